@@ -1,0 +1,77 @@
+package queryd
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/streambed/streambed/test/postgres"
+)
+
+// habits are expressions in Postgres' ways, that DuckDB lacks or does otherwise and that are translated (README.md,
+// "Postgres' SQL").
+var habits = []string{
+	"1 / 2, -7 / 2, 7 % 3, -7 % 3, 7.0 / 2 = 3.5, mod(7, 3)", "'a' ~ 'A', 'a' ~* 'A', 'abc' !~ 'b', 'abc' !~* 'B', 'abc' SIMILAR TO 'a%'",
+	"'{\"a\": {\"b\": [1, 2]}}'::jsonb -> 'a' -> 'b' ->> 0, '{\"a\": 1}'::jsonb ->> 'a'",
+	"to_char(timestamp '2024-02-29 13:04:05.678', 'YYYY-MM-DD HH24:MI:SS.MS'), to_char(date '2024-02-29', 'Mon DD, YYYY'), to_char(timestamp '2024-03-01 01:02:03', 'IYYY-IW HH12:MI AM')",
+	"to_timestamp('2024-02-29 13:04:05.5', 'YYYY-MM-DD HH24:MI:SS.US'), to_date('29.02.2024', 'DD.MM.YYYY'), to_timestamp(0)",
+	"date_trunc('day', timestamptz '2024-02-29 23:30:00+00', 'Asia/Kolkata'), date_trunc('week', timestamp '2024-02-29 01:00:00')",
+	"extract(epoch FROM timestamptz '2024-01-01 00:00:00Z')::bigint, extract(isodow FROM date '2024-02-29'), date_part('year', date '2024-02-29')",
+	"date '2024-02-29' + 1, date '2024-03-01' - date '2024-02-28', timestamp '2024-01-31 00:00:00' + interval '1 month', age(timestamp '2024-03-01', timestamp '2024-01-15')::text <> ''",
+	"(SELECT string_agg(note, ', ' ORDER BY id DESC) FROM lines WHERE note <> ''), (SELECT array_agg(id ORDER BY id) FROM lines), (SELECT bool_or(id > 20) FROM lines), (SELECT every(id > 20) FROM lines)",
+	"(SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id) FROM lines), (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY id) FROM lines), (SELECT mode() WITHIN GROUP (ORDER BY order_id) FROM lines)",
+	"(SELECT count(*) FILTER (WHERE price > 1) FROM lines), (SELECT sum(g) FROM generate_series(1, 10) g), (SELECT count(*) FROM generate_series(timestamp '2024-01-01', timestamp '2024-01-31', interval '1 day'))",
+	"'lines'::regclass::text, 'lines'::regclass = (SELECT oid FROM pg_class WHERE relname = 'lines'), to_regclass('nope') IS NULL",
+	"3 = ANY ('{1,2,3}'::int[]), 3 <> ALL (ARRAY[1,2]), ARRAY[1,2] || ARRAY[3], array_length(ARRAY[1,2,3], 1), ARRAY[1,2] @> ARRAY[1], (ARRAY['a','b'])[2]",
+	"coalesce(NULL, 'x'), nullif(1, 1), greatest(1, NULL, 3), 'a' || NULL IS NULL, concat('a', NULL, 1), concat_ws('-', 'a', NULL, 'b'), 'A' ILIKE 'a'",
+	"substring('abcdef' FROM 2 FOR 3), position('c' IN 'abc'), overlay('abcdef' PLACING 'X' FROM 2 FOR 1), trim(BOTH 'x' FROM 'xax'), left('abc', -1), split_part('a,b', ',', 2), initcap('ab cd'), lpad('7', 3, '0'), md5('a'), repeat('ab', 2), reverse('abc'), translate('abc', 'ab', 'xy'), ascii('a'), chr(97), strpos('abc', 'c'), quote_ident('A b')",
+	"round(2.5), round(-2.5), round(2.345, 2), trunc(2.7), ceil(1.2), floor(-1.2), sign(-3), abs(-2), power(2, 10), sqrt(16::float8), 5 & 3, 5 | 3, 1 << 4, 2 ^ 10",
+	"'2024-02-29'::date::text, '1'::int + 1, 't'::boolean, '1.50'::numeric(5,2), 1.5::int, 2.5::int, (-0.5)::int, true::int, '12 days'::interval::text",
+	"row_number() OVER (ORDER BY x), lag(x) OVER (ORDER BY x), sum(x) OVER (PARTITION BY x % 2 ORDER BY x) FROM (VALUES (1), (2), (3)) v(x) ORDER BY 1",
+	"x, y FROM (VALUES (1, NULL), (2, 'b'), (3, 'a')) v(x, y) ORDER BY y DESC, x LIMIT 2", "DISTINCT ON (order_id) order_id, id FROM lines ORDER BY order_id, id DESC",
+	"order_id, line, count(*), grouping(order_id) FROM lines GROUP BY ROLLUP (order_id, line) ORDER BY 1, 2", "l.id, s.note FROM lines l CROSS JOIN LATERAL (SELECT note FROM lines m WHERE m.id = l.id) s ORDER BY 1",
+	"at.id FROM lines at LEFT JOIN lines l ON l.id = at.id WHERE at.line = 1 ORDER BY 1", "timestamp '2024-02-29 12:00:00' AT TIME ZONE 'Asia/Kolkata'",
+}
+
+// TestPostgresHabitsAreTranslated asks the same of Postgres and of the lake.
+func TestPostgresHabitsAreTranslated(t *testing.T) {
+	db := postgres.ForTest(t).Database(t)
+	l := newLake(t)
+	db.Exec(t, clientTables)
+	for _, table := range []string{"types", "lines"} {
+		l.copyTable(db, "public", table)
+	}
+	for _, expressions := range habits {
+		sql := "SELECT " + expressions
+		_, want := textRows(t, db.URL(), "SET timezone = 'UTC'", sql)
+		conn, err := pgx.Connect(t.Context(), l.url())
+		ok(t, err)
+		if _, err := conn.PgConn().Exec(t.Context(), sql).ReadAll(); err != nil {
+			t.Errorf("%s: %v", sql, err)
+			continue
+		}
+		ok(t, conn.Close(t.Context()))
+		if _, got := textRows(t, l.url(), "SET timezone = 'UTC'", sql); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s\ngives    %q\nPostgres %q", sql, got, want)
+		}
+	}
+}
+
+// TestOtherHabitsAreRefused lists what is not translated: it fails with Postgres' code for what it is, and never answers
+// something else.
+func TestOtherHabitsAreRefused(t *testing.T) {
+	db := postgres.ForTest(t).Database(t)
+	l := newLake(t)
+	l.source(db, "t", "CREATE TABLE t(id int PRIMARY KEY, n int, v text); INSERT INTO t VALUES (1, 0, 'a')")
+	for sql, state := range map[string]string{
+		"SELECT 1 / n FROM t": "22012", "SELECT 1 / 0": "22012", "SELECT 5 % n FROM t": "22012", "SELECT 1.5 / n FROM t": "22012", "SELECT 1 / $1::int": "42P02",
+		"SELECT v ILIKE ANY (ARRAY['a%']) FROM t": "42601", "SELECT * FROM t FOR UPDATE": "42601", "SELECT to_char(1234.5, '9,999.99')": "42883", "SELECT to_char(now(), 'Q')": "42883",
+		"SELECT to_tsvector('a')": "42883", "SELECT '{\"a\": 1}'::jsonb ? 'a'": "42601", "INSERT INTO t VALUES (2, 2, 'b')": "25006", "SELECT nextval('s')": "42501",
+		"SELECT 5 # 3": "42601", "SELECT '{\"a\": 1}'::json #>> '{a}'": "42601", "SELECT ARRAY[1] || 2": "42P10",
+		"LISTEN x": "0A000", "CREATE TEMP TABLE x(a int)": "25006",
+	} {
+		if got := stateOf(t, l, sql); got != state {
+			t.Errorf("%s: SQLSTATE %s, not %s", sql, got, state)
+		}
+	}
+}
