@@ -1,0 +1,4 @@
+package main
+
+// duckLakeTarget is DuckLake, which has one way to delete.
+var duckLakeTarget = target{"ducklake", "format: ducklake"}
