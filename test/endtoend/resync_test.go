@@ -1,0 +1,43 @@
+package endtoend
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/streambed/streambed/test/postgres"
+)
+
+// TestALostSlotIsSaidAndResyncAllMends drops the slot while the daemon is down: what happened since cannot be known from
+// the stream, so the daemon must not go on, and the command that it names must help.
+func TestALostSlotIsSaidAndResyncAllMends(t *testing.T) {
+	server := postgres.ForTest(t)
+	p := newPipeline(t, server, `CREATE TABLE items (id int PRIMARY KEY, v text);
+		INSERT INTO items SELECT g, 'v' || g FROM generate_series(1, 500) g`)
+	d := p.start()
+	d.ready()
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	if err := d.end(time.Minute); err != nil {
+		t.Fatal("graceful stop: ", err)
+	}
+	p.source.Exec(t, `SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database();
+		UPDATE items SET v = 'changed unseen' WHERE id % 3 = 0; DELETE FROM items WHERE id % 7 = 0`)
+
+	stopped := p.start()
+	if err := stopped.end(time.Minute); err == nil {
+		t.Fatal("the daemon went on without its slot")
+	}
+	if said := stopped.said(); !strings.Contains(said, "resync --all") {
+		t.Fatalf("the daemon does not name the remedy:\n%s", said)
+	}
+	if out, err := exec.Command(binary, "resync", "--all", "--config", p.config).CombinedOutput(); err != nil {
+		t.Fatalf("resync --all: %v\n%s", err, out)
+	}
+	p.source.Exec(t, `INSERT INTO items VALUES (9001, 'between')`)
+	again := p.start()
+	again.ready()
+	p.source.Exec(t, `INSERT INTO items VALUES (9002, 'after')`)
+	p.same(again, "items")
+}
