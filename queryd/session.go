@@ -104,8 +104,13 @@ func (n *session) run() {
 			return
 		}
 		n.handle(m)
-		if err := n.conn.Context().Err(); err != nil || n.isEnding() {
+		if n.isEnding() {
 			n.fatal(errShutdown)
+			return
+		}
+		if n.conn.Context().Err() != nil {
+			// The client has hung up, often right after its Terminate, which may still wait to be read. It has not
+			// closed its socket yet when it learns of what is said now: a FATAL would be taken for a fault.
 			return
 		}
 	}

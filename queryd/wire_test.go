@@ -263,6 +263,30 @@ func TestStatementEndsWhenItsClientIsGone(t *testing.T) {
 	})
 }
 
+// TestClientThatLeavesIsToldOfNoShutdown: a driver that still reads when it has said Terminate takes a FATAL for a fault.
+func TestClientThatLeavesIsToldOfNoShutdown(t *testing.T) {
+	l := newLake(t)
+	c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", l.port))
+	ok(t, err)
+	defer c.Close()
+	ok(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	f := pgproto3.NewFrontend(c, c)
+	f.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{"user": "analyst"}})
+	f.Send(&pgproto3.Query{String: "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(10000000) b(i)"})
+	f.Send(&pgproto3.Terminate{})
+	ok(t, f.Flush())
+	ok(t, c.(*net.TCPConn).CloseWrite())
+	for {
+		m, err := f.Receive()
+		if err != nil {
+			return // the server has hung up
+		}
+		if failure, is := m.(*pgproto3.ErrorResponse); is && failure.Severity == "FATAL" {
+			t.Fatalf("the client is told: %s", failure.Message)
+		}
+	}
+}
+
 func TestOnlyLoopbackWithoutPasswords(t *testing.T) {
 	for listen, allowed := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "[::1]:0": true, "0.0.0.0:0": false, ":0": false, "10.0.0.1:5433": false, "example.com:5433": false} {
 		o := Options{Listen: listen, Reader: nil, TempDir: t.TempDir()}

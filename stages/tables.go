@@ -192,7 +192,9 @@ func (r *run) newBatcher(ctx context.Context, t source.Table, state formats.Tabl
 		return b, nil, err
 	}
 	return b, snapshot.New(snapshot.Config{Connections: r.connections, Batcher: b, State: state, Store: o.Store, Values: o.Values,
-		Discover: func(ctx context.Context) (*source.Table, error) { return r.discoverRecent(ctx, t.OID) },
+		Discover: func(ctx context.Context, since time.Time) (*source.Table, error) {
+			return r.discoverRecent(ctx, t.OID, since)
+		},
 		NewTable: o.Lake.NewTable,
 		Copies:   r.copies, Workers: r.workers, WorkersPerCopy: o.CopyWorkers, TargetFileSize: o.TargetFileSize, SpillDir: r.pipeline.spillDir(), Log: r.log}), nil
 }
@@ -384,21 +386,23 @@ func (r *run) discoverOne(ctx context.Context, oid uint32) (*source.Table, error
 const recent = time.Second
 
 // discoverRecent is discoverOne for the copies, of which a thousand may begin one after the other: reading a long list
-// for each would be a load on the source.
-func (r *run) discoverRecent(ctx context.Context, oid uint32) (*source.Table, error) {
+// for each would be a load on the source. What was read before since is not used: a copy that begins because the table
+// has changed would be made without the change, which the stream does not tell again.
+func (r *run) discoverRecent(ctx context.Context, oid uint32, since time.Time) (*source.Table, error) {
 	r.listing.Lock()
 	defer r.listing.Unlock()
-	if time.Since(r.listed) <= recent {
+	if time.Since(r.listed) <= recent && !r.listed.Before(since) {
 		// What is missing, or not published, may have come since.
 		if t, err := pick(r.list, oid); err == nil {
 			return t, nil
 		}
 	}
+	began := time.Now()
 	tables, err := r.discoverAll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r.list, r.listed = tables, time.Now()
+	r.list, r.listed = tables, began
 	return pick(r.list, oid)
 }
 

@@ -36,8 +36,8 @@ var ErrNotYet = errors.New("not yet")
 type Config struct {
 	// Connections lends those that the copy reads through.
 	Connections *source.Pool
-	// Discover reads the table anew; ErrChanged when it is gone.
-	Discover func(ctx context.Context) (*source.Table, error)
+	// Discover gives the table as it was at some time after since; ErrChanged when it is gone.
+	Discover func(ctx context.Context, since time.Time) (*source.Table, error)
 	Batcher  *batcher.Batcher
 	// State is the incarnation to go on with.
 	State formats.TableState
@@ -156,6 +156,7 @@ func (c *Copier) copyAndPublish(ctx context.Context) error {
 
 // attempt makes the copy from where it stands to its end, as one of the copies under way.
 func (c *Copier) attempt(ctx context.Context) (published <-chan struct{}, err error) {
+	asked := time.Now()
 	c.say("waiting")
 	if err := c.cfg.Copies.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
@@ -166,7 +167,7 @@ func (c *Copier) attempt(ctx context.Context) (published <-chan struct{}, err er
 		return nil, err
 	}
 	defer c.cfg.Connections.Give(conn)
-	if c.table, err = c.cfg.Discover(ctx); err != nil {
+	if c.table, err = c.cfg.Discover(ctx, asked); err != nil {
 		return nil, err
 	}
 	copied, err := c.begin(ctx, conn)

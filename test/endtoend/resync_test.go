@@ -41,3 +41,23 @@ func TestALostSlotIsSaidAndResyncAllMends(t *testing.T) {
 	p.source.Exec(t, `INSERT INTO items VALUES (9002, 'after')`)
 	p.same(again, "items")
 }
+
+// TestACopyMadeAnewHasTheColumnThatCameJustBefore: the stream tells of a new column once, before the copy begins, so the
+// copy must look at the table after it was asked for.
+func TestACopyMadeAnewHasTheColumnThatCameJustBefore(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, postgres.ForTest(t), `CREATE TABLE items (id int PRIMARY KEY, v text);
+		INSERT INTO items SELECT g, 'v' || g FROM generate_series(1, 20) g`)
+	d := p.start()
+	d.ready()
+	p.source.Exec(t, `ALTER TABLE items ADD more int DEFAULT 5; UPDATE items SET v = 'changed' WHERE id = 4`)
+	p.same(d, "items")
+	if out, err := exec.Command(binary, "resync", "--table", "public.items", "--config", p.config).CombinedOutput(); err != nil {
+		t.Fatalf("resync: %v\n%s", err, out)
+	}
+	d.eventually(time.Minute, "the new copy to be live", func() (bool, string) {
+		said := d.said()
+		return strings.Count(said, "table is live") == 2, said
+	})
+	p.same(d, "items")
+}
