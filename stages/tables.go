@@ -431,7 +431,14 @@ func pick(tables []source.Table, oid uint32) (*source.Table, error) {
 // schemaFor reads the schema of a table whose Relation differs from the one held. Names are matched by attnum, which the
 // stream does not carry: only when the catalog, read now, agrees with the Relation is it known what changed. Otherwise,
 // and when the change cannot be made in place, the table is copied anew.
-func (r *run) schemaFor(ctx context.Context, rel *message.Relation, held *formats.TableState) (*formats.Schema, error) {
+//
+// The catalog is read when it shows the transaction that the Relation came with: before, it would show the table as it was.
+func (r *run) schemaFor(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState) (*formats.Schema, error) {
+	if visible, err := r.awaitCommit(ctx, xid); err != nil {
+		return nil, err
+	} else if !visible {
+		return nil, batcher.NeedsResync(fmt.Errorf("its columns changed, and transaction %d, which the stream has sent, is not visible at the source after %s (does it wait for a synchronous standby?)", xid, commitVisible))
+	}
 	t, err := r.discoverOne(ctx, rel.OID)
 	if errors.Is(err, source.ErrTableGone) {
 		return nil, batcher.NeedsResync(errors.New("its columns changed and then it was dropped"))
@@ -460,6 +467,18 @@ func (r *run) schemaFor(ctx context.Context, rel *message.Relation, held *format
 		r.askResync(rel.OID)
 	}
 	return &schema, nil
+}
+
+// commitVisible is how long a commit in the stream may take to be visible at the source.
+const commitVisible = 30 * time.Second
+
+func (r *run) awaitCommit(ctx context.Context, xid uint32) (bool, error) {
+	conn, err := r.connections.Take(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer r.connections.Give(conn)
+	return source.WaitForCommit(ctx, conn, xid, commitVisible)
 }
 
 // agrees tells that the catalog shows the table as the Relation does.

@@ -18,7 +18,7 @@ func (b *Batcher) apply(ctx context.Context, m *message.Rows) error {
 		b.cfg.Budget.Release(m.Cost)
 		return nil
 	}
-	if err := b.use(ctx, m.Relation); err != nil {
+	if err := b.use(ctx, m); err != nil {
 		b.cfg.Budget.Release(m.Cost)
 		return b.tolerate(err)
 	}
@@ -42,14 +42,16 @@ func (b *Batcher) apply(ctx context.Context, m *message.Rows) error {
 	return b.tolerate(err)
 }
 
-// use makes the layout fit the relation. A relation that differs from the schema held means that the table was altered.
-func (b *Batcher) use(ctx context.Context, rel *message.Relation) error {
+// use makes the layout fit the relation of a run of changes. A relation that differs from the schema held means that the
+// table was altered.
+func (b *Batcher) use(ctx context.Context, m *message.Rows) error {
+	rel := m.Relation
 	if rel == b.relation {
 		return nil
 	}
 	kept := b.kept(rel)
 	if !fits(&b.state.Schema, kept) || !identifies(&b.state.Schema, kept) {
-		schema, err := b.cfg.SchemaFor(ctx, kept, &b.state)
+		schema, err := b.cfg.SchemaFor(ctx, kept, m.Transactions[0].XID, &b.state)
 		if err != nil {
 			return err
 		}

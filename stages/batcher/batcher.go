@@ -38,9 +38,9 @@ type Config struct {
 	SegmentBytes int64
 	// Keys is the number of keys that are collapsed at a time; 0 takes as much memory for them as for a segment.
 	Keys int
-	// SchemaFor asks the source for the table's schema when a Relation differs from the one held. It may block on the
-	// source; an error sets the table aside.
-	SchemaFor func(ctx context.Context, rel *message.Relation, held *formats.TableState) (*formats.Schema, error)
+	// SchemaFor asks the source for the table's schema when a Relation, which came with the transaction xid, differs from
+	// the one held. It may block on the source; an error sets the table aside.
+	SchemaFor func(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState) (*formats.Schema, error)
 	// OnSetAside is told, once, that the table is not followed any more, and whether it is to be copied anew; it must not
 	// block.
 	OnSetAside func(reason string, resync bool)

@@ -115,7 +115,7 @@ func (f *fixture) open(state formats.TableState, fresh bool) {
 	budget := message.NewBudget(1<<30, nil)
 	f.b, err = New(f.ctx, Config{State: state, Lake: f.lake, Store: f.store, Index: f.index, Pool: pool, Budget: budget, SegmentBytes: 400, Keys: f.keys, Log: log,
 		DeletesByKey: func(s *formats.Schema) bool { return f.lake.DeletesByKey(state.Table.Name, s) },
-		SchemaFor: func(context.Context, *message.Relation, *formats.TableState) (*formats.Schema, error) {
+		SchemaFor: func(context.Context, *message.Relation, uint32, *formats.TableState) (*formats.Schema, error) {
 			if f.altered != nil {
 				return f.altered, nil
 			}

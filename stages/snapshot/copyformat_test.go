@@ -82,33 +82,6 @@ func FuzzCopyRows(f *testing.F) {
 	})
 }
 
-func TestSnapshotTellsVisibleTransactions(t *testing.T) {
-	visible, err := parseSnapshot("100:110:103,107")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for xid, want := range map[uint32]bool{1: true, 99: true, 100: true, 103: false, 104: true, 107: false, 109: true, 110: false, 500: false} {
-		if visible(xid) != want {
-			t.Errorf("transaction %d: visible %v", xid, visible(xid))
-		}
-	}
-	// Past four billion transactions the stream's 32 bits wrap around.
-	visible, err = parseSnapshot("4294967290:4294967300:4294967297")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for xid, want := range map[uint32]bool{4294967295: true, 0: true, 1: false, 3: true, 4: false} {
-		if visible(xid) != want {
-			t.Errorf("transaction %d after the wrap: visible %v", xid, visible(xid))
-		}
-	}
-	for _, bad := range []string{"", "1:2", "a:b:c", "1:x:", "1:2:q"} {
-		if _, err := parseSnapshot(bad); err == nil {
-			t.Errorf("%q was taken for a snapshot", bad)
-		}
-	}
-}
-
 func TestMergedTupleHoldsItsKey(t *testing.T) {
 	tuple := message.AppendTuple(nil, []message.Value{{Kind: 't', Data: []byte("k")}, {Kind: 'u'}, {Kind: 'n'}})
 	if n := binary.BigEndian.Uint16(tuple); n != 3 {

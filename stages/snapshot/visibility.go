@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,7 +26,7 @@ func exportSnapshot(ctx context.Context, conn *pgx.Conn) (tx pgx.Tx, name string
 			return nil, "", nil, err
 		}
 		if !recovering || quiet(text) {
-			if visible, err = parseSnapshot(text); err != nil {
+			if visible, err = source.Visible(text); err != nil {
 				rollback(tx)
 			}
 			return tx, name, visible, err
@@ -61,29 +60,4 @@ func takeSnapshot(ctx context.Context, conn *pgx.Conn) (tx pgx.Tx, name, text st
 		return nil, "", "", fmt.Errorf("the source's snapshot cannot be taken: %w", err)
 	}
 	return tx, name, text, nil
-}
-
-// parseSnapshot reads a pg_snapshot's text form, "xmin:xmax:xip,xip...": a transaction is visible when it had ended
-// before the snapshot, that is below xmax and not in the list. The stream names transactions by the lower 32 bits, which
-// are compared with wrap-around as Postgres does.
-func parseSnapshot(text string) (func(xid uint32) bool, error) {
-	parts := strings.Split(text, ":")
-	if len(parts) != 3 {
-		return nil, fmt.Errorf("%q is not a snapshot", text)
-	}
-	xmax, err := strconv.ParseUint(parts[1], 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not a snapshot: %w", text, err)
-	}
-	running := map[uint32]bool{}
-	for _, s := range strings.FieldsFunc(parts[2], func(r rune) bool { return r == ',' }) {
-		xid, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a snapshot: %w", text, err)
-		}
-		running[uint32(xid)] = true
-	}
-	return func(xid uint32) bool {
-		return int32(xid-uint32(xmax)) < 0 && !running[xid]
-	}, nil
 }

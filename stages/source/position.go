@@ -3,6 +3,8 @@ package source
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -173,4 +175,59 @@ func holders(ctx context.Context, conn *pgx.Conn, since Snapshot) ([]Holder, err
 		return nil
 	})
 	return all, err
+}
+
+// WaitForCommit blocks until new snapshots see a transaction that the stream has told of, which is usually so when it is
+// called: a commit is decoded from the WAL a moment before other sessions see it, or longer before when it waits for a
+// synchronous standby. It gives up after within, with false.
+func WaitForCommit(ctx context.Context, conn *pgx.Conn, xid uint32, within time.Duration) (bool, error) {
+	poll := time.NewTimer(time.Hour)
+	defer poll.Stop()
+	for begun, wait := time.Now(), openFirst; ; wait = min(2*wait, openPoll) {
+		var text string
+		if err := conn.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {
+			return false, fmt.Errorf("source's snapshot cannot be read: %w", err)
+		}
+		visible, err := Visible(text)
+		if err != nil {
+			return false, err
+		}
+		if visible(xid) {
+			return true, nil
+		}
+		if time.Since(begun) >= within {
+			return false, nil
+		}
+		poll.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-poll.C:
+		}
+	}
+}
+
+// Visible reads a pg_snapshot's text form, "xmin:xmax:xip,xip...": a transaction is visible when it had ended
+// before the snapshot, that is below xmax and not in the list. The stream names transactions by the lower 32 bits, which
+// are compared with wrap-around as Postgres does.
+func Visible(text string) (func(xid uint32) bool, error) {
+	parts := strings.Split(text, ":")
+	if len(parts) != 3 {
+		return nil, fmt.Errorf("%q is not a snapshot", text)
+	}
+	xmax, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a snapshot: %w", text, err)
+	}
+	running := map[uint32]bool{}
+	for _, s := range strings.FieldsFunc(parts[2], func(r rune) bool { return r == ',' }) {
+		xid, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a snapshot: %w", text, err)
+		}
+		running[uint32(xid)] = true
+	}
+	return func(xid uint32) bool {
+		return int32(xid-uint32(xmax)) < 0 && !running[xid]
+	}, nil
 }

@@ -2,7 +2,9 @@ package source
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -142,4 +144,60 @@ func TestOpenTransactionsAreWaitedForAndNamed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	mustBe(t, WaitForOpenTransactions(ctx, connect(t, f.URL()), since, nil), context.Canceled)
+}
+
+func TestSnapshotTellsVisibleTransactions(t *testing.T) {
+	visible, err := Visible("100:110:103,107")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for xid, want := range map[uint32]bool{1: true, 99: true, 100: true, 103: false, 104: true, 107: false, 109: true, 110: false, 500: false} {
+		if visible(xid) != want {
+			t.Errorf("transaction %d: visible %v", xid, visible(xid))
+		}
+	}
+	// Past four billion transactions the stream's 32 bits wrap around.
+	visible, err = Visible("4294967290:4294967300:4294967297")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for xid, want := range map[uint32]bool{4294967295: true, 0: true, 1: false, 3: true, 4: false} {
+		if visible(xid) != want {
+			t.Errorf("transaction %d after the wrap: visible %v", xid, visible(xid))
+		}
+	}
+	for _, bad := range []string{"", "1:2", "a:b:c", "1:x:", "1:2:q"} {
+		if _, err := Visible(bad); err == nil {
+			t.Errorf("%q was taken for a snapshot", bad)
+		}
+	}
+}
+
+func TestACommitIsWaitedForUntilItIsVisible(t *testing.T) {
+	f := newFixture(t)
+	open := connect(t, f.URL())
+	var xid uint32
+	if _, err := open.Exec(t.Context(), "BEGIN"); err != nil {
+		t.Fatal(err)
+	}
+	if err := open.QueryRow(t.Context(), "SELECT (pg_current_xact_id()::text::bigint % 4294967296)::bigint").Scan(&xid); err != nil {
+		t.Fatal(err)
+	}
+	if visible, err := WaitForCommit(t.Context(), f.conn, xid, 20*time.Millisecond); err != nil || visible {
+		t.Fatalf("an open transaction: %v, %v", visible, err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		visible, err := WaitForCommit(t.Context(), f.conn, xid, time.Minute)
+		if err == nil && !visible {
+			err = errors.New("given up")
+		}
+		waited <- err
+	}()
+	if _, err := open.Exec(t.Context(), "COMMIT"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Fatal("a committed transaction: ", err)
+	}
 }
