@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,8 +41,6 @@ type client struct {
 	needs []string
 	// install fetches the driver into an empty folder.
 	install []string
-	// jar is fetched into the folder, for a driver that is one file.
-	jar string
 	// run starts the program; FOLDER is the driver's, SCRIPTS that of the programs.
 	run []string
 	env []string
@@ -70,8 +66,10 @@ var clients = []client{
 	{name: "SQLAlchemy on psycopg", needs: []string{"python3"}, install: pip(python), run: []string{"python3", "SCRIPTS/sqlalchemy_client.py"}, env: []string{"PYTHONPATH=FOLDER", "CLIENT_DRIVER=psycopg"}, except: []difference{enum}},
 	{name: "SQLAlchemy on psycopg2", needs: []string{"python3"}, install: pip(python), run: []string{"python3", "SCRIPTS/sqlalchemy_client.py"}, env: []string{"PYTHONPATH=FOLDER", "CLIENT_DRIVER=psycopg2"}, except: []difference{enum}},
 	{name: "node-postgres", needs: []string{"node", "npm"}, install: []string{"npm", "install", "--silent", "--no-save", "--prefix", "FOLDER", "pg@8.23.1"}, run: []string{"node", "SCRIPTS/node_client.js"}, env: []string{"NODE_PATH=FOLDER/node_modules"}},
-	{name: "pgJDBC", needs: []string{"java"}, jar: "https://repo1.maven.org/maven2/org/postgresql/postgresql/42.7.8/postgresql-42.7.8.jar", run: []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "FOLDER/driver.jar", "SCRIPTS/JdbcClient.java"},
-		except: []difference{enum, {`^isolation `, "a statement here sees one checkpoint, and so does a transaction: repeatable read"}}},
+	{name: "pgJDBC", needs: []string{"java", "mvn"},
+		install: []string{"mvn", "-q", "-B", "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy", "-Dartifact=org.postgresql:postgresql:42.7.8", "-Dmdep.stripVersion=true", "-DoutputDirectory=FOLDER"},
+		run:     []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "FOLDER/postgresql.jar", "SCRIPTS/JdbcClient.java"},
+		except:  []difference{enum, {`^isolation `, "a statement here sees one checkpoint, and so does a transaction: repeatable read"}}},
 	{name: "DuckDB's postgres scanner", needs: []string{"python3"}, install: pip("duckdb==1.5.5 duckdb-extension-postgres-scanner==1.5.5 pytz==2025.2"), run: []string{"python3", "SCRIPTS/scanner_client.py"}, env: []string{"PYTHONPATH=FOLDER"}},
 }
 
@@ -115,7 +113,7 @@ func (c *client) fetch(t *testing.T) string {
 	if err != nil {
 		cache = os.TempDir()
 	}
-	what := sha256.Sum256([]byte(strings.Join(c.install, " ") + c.jar))
+	what := sha256.Sum256([]byte(strings.Join(c.install, " ")))
 	folder := filepath.Join(cache, "streambed", "clients", hex.EncodeToString(what[:8]))
 	if _, err := os.Stat(folder); err == nil {
 		return folder
@@ -139,35 +137,12 @@ func (c *client) fetch(t *testing.T) string {
 func (c *client) installInto(ctx context.Context, folder string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	if c.jar != "" {
-		return download(ctx, c.jar, filepath.Join(folder, "driver.jar"))
-	}
 	args := within(folder, c.install)
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
-}
-
-func download(ctx context.Context, url, path string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s", url, answer.Status)
-	}
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, body, 0o644)
 }
 
 // within puts the folders into a command's or an environment's words.
