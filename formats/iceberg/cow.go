@@ -252,30 +252,23 @@ func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.
 	return nil
 }
 
-// writeLive writes the runs of a batch, whose first row is at the given position, that are not deleted.
+// writeLive writes the rows of a batch, whose first row is at the given position, that are not deleted. They go to the
+// writer at once: many short runs would cost twice as much.
 func writeLive(w *parquet.Writer, batch arrow.RecordBatch, first uint64, deleted *roaring.Bitmap) error {
 	end := first + uint64(batch.NumRows())
-	it := deleted.Iterator()
-	it.AdvanceIfNeeded(uint32(first))
-	for from := first; from < end; {
-		to := end
-		if it.HasNext() && uint64(it.PeekNext()) < end {
-			to = uint64(it.Next())
-		}
-		if to > from {
-			part := batch.NewSlice(int64(from-first), int64(to-first))
-			err := w.Write(part)
-			part.Release()
-			if err != nil {
-				return err
+	live, err := parquet.Without(batch, func(yield func(int64) bool) {
+		it := deleted.Iterator()
+		for it.AdvanceIfNeeded(uint32(first)); it.HasNext() && uint64(it.PeekNext()) < end; {
+			if !yield(int64(uint64(it.Next()) - first)) {
+				return
 			}
 		}
-		from = to
-		if to < end {
-			from++ // the deleted row
-		}
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	defer live.Release()
+	return w.Write(live)
 }
 
 // scratch is where a file is built: in memory, or on disk when it may be large.

@@ -3,6 +3,7 @@ package parquet
 import (
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -178,6 +179,29 @@ func (t *taker) take(batch arrow.RecordBatch, positions []int64, first int64) er
 	}
 	t.parts = append(t.parts, part)
 	return nil
+}
+
+// Without gives a batch without some of its rows, positions counting from 0 in the batch and ascending. The caller
+// releases the result, which may share memory with the batch.
+func Without(batch arrow.RecordBatch, deleted iter.Seq[int64]) (arrow.RecordBatch, error) {
+	var kept taker
+	defer kept.release()
+	from := int64(0)
+	keep := func(to int64) {
+		if to > from {
+			kept.parts = append(kept.parts, batch.NewSlice(from, to))
+		}
+	}
+	for row := range deleted {
+		keep(row)
+		from = row + 1
+	}
+	keep(batch.NumRows())
+	if len(kept.parts) == 1 {
+		kept.parts[0].Retain()
+		return kept.parts[0], nil
+	}
+	return kept.finish(batch.Schema())
 }
 
 func (t *taker) release() {

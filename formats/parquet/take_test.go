@@ -117,3 +117,30 @@ func TestSparseRowsOfLargeValuesAreSoughtAndRight(t *testing.T) {
 		}
 	}
 }
+
+// TestWithoutKeepsTheOtherRows compares with the rows taken one by one, for any share of deleted rows.
+func TestWithoutKeepsTheOtherRows(t *testing.T) {
+	rec := randomRecord(allFields(), 1000, 7)
+	defer rec.Release()
+	for _, share := range []float64{0, 0.01, 0.3, 0.99, 1} {
+		random := rand.New(rand.NewPCG(3, uint64(share*100)))
+		var deleted, kept []int64
+		for row := range rec.NumRows() {
+			if random.Float64() < share {
+				deleted = append(deleted, row)
+			} else {
+				kept = append(kept, row)
+			}
+		}
+		got, err := Without(rec, slices.Values(deleted))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := pick(t, rec, kept)
+		if !array.RecordEqual(got, want) {
+			t.Errorf("without %d rows: %d rows are left, of which some differ from the %d kept", len(deleted), got.NumRows(), len(kept))
+		}
+		got.Release()
+		want.Release()
+	}
+}
