@@ -187,7 +187,7 @@ func (r *run) newBatcher(ctx context.Context, t source.Table, state formats.Tabl
 		Budget: r.budget, Values: o.Values, Replaces: replaces, Replaced: replaced, SegmentBytes: min(maxSegmentBytes, max(1<<20, o.Memory/16)),
 		Excluded:   r.pipeline.source.Columns[t.Name].Exclude,
 		PartialOld: t.Partitioned && t.Identity != 'f', DeletesByKey: byKey,
-		SchemaFor: r.schemaFor, OnSetAside: func(reason string, resync bool) { r.setAside(t, reason, resync) }, Log: r.log})
+		SchemaFor: r.schemaFor, SameColumns: r.sameColumns, OnSetAside: func(reason string, resync bool) { r.setAside(t, reason, resync) }, Log: r.log})
 	if err != nil || state.Phase != formats.Copying {
 		return b, nil, err
 	}
@@ -433,11 +433,9 @@ func pick(tables []source.Table, oid uint32) (*source.Table, error) {
 // and when the change cannot be made in place, the table is copied anew.
 //
 // The catalog is read when it shows the transaction that the Relation came with: before, it would show the table as it was.
-func (r *run) schemaFor(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState) (*formats.Schema, error) {
-	if visible, err := r.awaitCommit(ctx, xid); err != nil {
+func (r *run) schemaFor(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState, sure bool) (*formats.Schema, error) {
+	if err := r.awaitCommit(ctx, xid); err != nil {
 		return nil, err
-	} else if !visible {
-		return nil, batcher.NeedsResync(fmt.Errorf("its columns changed, and transaction %d, which the stream has sent, is not visible at the source after %s (does it wait for a synchronous standby?)", xid, commitVisible))
 	}
 	t, err := r.discoverOne(ctx, rel.OID)
 	if errors.Is(err, source.ErrTableGone) {
@@ -463,22 +461,59 @@ func (r *run) schemaFor(ctx context.Context, rel *message.Relation, xid uint32, 
 			}
 		}
 	}
+	if err := followable(held, t, xid, sure); err != nil {
+		return nil, batcher.NeedsResync(err)
+	}
 	if rewritten(held, t) {
 		r.askResync(rel.OID)
 	}
 	return &schema, nil
 }
 
-// commitVisible is how long a commit in the stream may take to be visible at the source.
-const commitVisible = 30 * time.Second
-
-func (r *run) awaitCommit(ctx context.Context, xid uint32) (bool, error) {
+// sameColumns reports whether the columns that a Relation describes as before are the ones held. A column that was dropped
+// and added again looks the same in the stream, and its rows would be taken for the old one's.
+func (r *run) sameColumns(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState) (sure bool, err error) {
+	if err := r.awaitCommit(ctx, xid); err != nil {
+		return false, err
+	}
 	conn, err := r.connections.Take(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer r.connections.Give(conn)
-	return source.WaitForCommit(ctx, conn, xid, commitVisible)
+	columns, err := source.Columns(ctx, conn, rel.OID)
+	if err != nil {
+		return false, err
+	}
+	same, known, last := true, true, int16(0)
+	for i := range held.Schema.Columns {
+		h := &held.Schema.Columns[i]
+		c, ok := columns[h.Name]
+		same = same && ok && c.Attnum == h.Attnum
+		known = known && ok && c.Type == h.Source.OID && c.Typmod == h.Source.Typmod && c.Attnum > last
+		last = c.Attnum
+	}
+	if !same && known {
+		return false, batcher.NeedsResync(errors.New("a column was replaced by another one of its name"))
+	}
+	return same, nil // else the catalog shows a later change already
+}
+
+// commitVisible is how long a commit in the stream may take to be visible at the source.
+const commitVisible = 30 * time.Second
+
+// awaitCommit waits until the catalog shows what a transaction changed that the stream has sent.
+func (r *run) awaitCommit(ctx context.Context, xid uint32) error {
+	conn, err := r.connections.Take(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.connections.Give(conn)
+	visible, err := source.WaitForCommit(ctx, conn, xid, commitVisible)
+	if err == nil && !visible {
+		err = batcher.NeedsResync(fmt.Errorf("its columns may have changed, and transaction %d, which the stream has sent, is not visible at the source after %s (does it wait for a synchronous standby?)", xid, commitVisible))
+	}
+	return err
 }
 
 // agrees tells that the catalog shows the table as the Relation does.

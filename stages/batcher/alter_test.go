@@ -1,6 +1,7 @@
 package batcher
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -75,5 +76,29 @@ func TestAnIdentityWithoutTheKeyHasTheTableCopiedAnew(t *testing.T) {
 				t.Fatalf("the table did not stay as it was: %q", got)
 			}
 		})
+	}
+}
+
+// A relation that comes again as it was is a sign that something happened to the table: a column may have been replaced by
+// another one that looks the same, whose values are not the old one's.
+func TestARelationThatComesAgainIsLookedAtBeforeItsRows(t *testing.T) {
+	f := newFixture(t, formats.KeyPrimary, formats.Live)
+	f.send(change{op: message.Insert, new: tuple("1", "a", "b")})
+	f.cut()
+	again := *f.relation
+	f.relation = &again
+	f.send(change{op: message.Insert, new: tuple("2", "a", "b")})
+	f.cut()
+	f.expect([]string{"1|a|b", "2|a|b"})
+	f.replaced = NeedsResync(errors.New("a column was replaced"))
+	once := *f.relation
+	f.relation = &once
+	f.send(change{op: message.Insert, new: tuple("3", "a", "b")})
+	f.cut()
+	if reason := f.b.SetAside(); !strings.Contains(reason, "a column was replaced") || !strings.Contains(reason, errResync.Error()) {
+		t.Fatalf("set aside: %q", reason)
+	}
+	if got := f.rows(); len(got) != 2 {
+		t.Fatalf("the table did not stay as it was: %q", got)
 	}
 }

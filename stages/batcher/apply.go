@@ -50,11 +50,23 @@ func (b *Batcher) use(ctx context.Context, m *message.Rows) error {
 		return nil
 	}
 	kept := b.kept(rel)
-	if !fits(&b.state.Schema, kept) || !identifies(&b.state.Schema, kept) {
-		schema, err := b.cfg.SchemaFor(ctx, kept, m.Transactions[0].XID, &b.state)
+	if fits(&b.state.Schema, kept) && identifies(&b.state.Schema, kept) {
+		if len(m.Transactions) > 0 {
+			var err error
+			if b.sure, err = b.cfg.SameColumns(ctx, kept, m.Transactions[0].XID, &b.state); err != nil {
+				return err
+			}
+		}
+		if last := b.relation; last != nil && last.Identity == rel.Identity && slices.Equal(last.Columns, rel.Columns) {
+			b.relation = rel // the segment goes on
+			return nil
+		}
+	} else {
+		schema, err := b.cfg.SchemaFor(ctx, kept, m.Transactions[0].XID, &b.state, b.sure)
 		if err != nil {
 			return err
 		}
+		b.sure = true
 		// Rows of such a table are found by all their columns: the index knows none of them by the new ones.
 		if b.fullRow() && !sameColumns(&b.state.Schema, schema) {
 			return NeedsResync(errors.New("its columns changed, and it has no key by which its rows are found"))

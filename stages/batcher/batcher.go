@@ -39,8 +39,13 @@ type Config struct {
 	// Keys is the number of keys that are collapsed at a time; 0 takes as much memory for them as for a segment.
 	Keys int
 	// SchemaFor asks the source for the table's schema when a Relation, which came with the transaction xid, differs from
-	// the one held. It may block on the source; an error sets the table aside.
-	SchemaFor func(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState) (*formats.Schema, error)
+	// the one held. sure tells that the rows since the last look at the source are known to be of the columns held. It may
+	// block on the source; an error sets the table aside.
+	SchemaFor func(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState, sure bool) (*formats.Schema, error)
+	// SameColumns asks the source whether a Relation that describes the table as it is held is about the same columns, or
+	// about others in their place, which are not told apart in the stream; then it gives an error for which the table is
+	// copied anew. sure is false when that cannot be told. It may block on the source.
+	SameColumns func(ctx context.Context, rel *message.Relation, xid uint32, held *formats.TableState) (sure bool, err error)
 	// OnSetAside is told, once, that the table is not followed any more, and whether it is to be copied anew; it must not
 	// block.
 	OnSetAside func(reason string, resync bool)
@@ -87,8 +92,10 @@ type Batcher struct {
 	files    fileSet
 
 	relation *message.Relation
-	layout   *rows.Layout
-	keyer    *rows.Keyer
+	// sure tells that the rows since the last look at the source are known to be of the columns held.
+	sure   bool
+	layout *rows.Layout
+	keyer  *rows.Keyer
 
 	open openSegment
 	cut  cutState

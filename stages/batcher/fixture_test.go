@@ -50,6 +50,8 @@ type fixture struct {
 	keys int
 	// altered is the schema that the source is found to have when a relation differs; nil: it cannot be followed.
 	altered *formats.Schema
+	// replaced is what is found of a relation that looks as before; nil: its columns are the ones held.
+	replaced error
 }
 
 // newFixture makes a fixture in a mode of deleting, deletion vectors unless one is given.
@@ -115,11 +117,14 @@ func (f *fixture) open(state formats.TableState, fresh bool) {
 	budget := message.NewBudget(1<<30, nil)
 	f.b, err = New(f.ctx, Config{State: state, Lake: f.lake, Store: f.store, Index: f.index, Pool: pool, Budget: budget, SegmentBytes: 400, Keys: f.keys, Log: log,
 		DeletesByKey: func(s *formats.Schema) bool { return f.lake.DeletesByKey(state.Table.Name, s) },
-		SchemaFor: func(context.Context, *message.Relation, uint32, *formats.TableState) (*formats.Schema, error) {
+		SchemaFor: func(context.Context, *message.Relation, uint32, *formats.TableState, bool) (*formats.Schema, error) {
 			if f.altered != nil {
 				return f.altered, nil
 			}
 			return nil, TableError(errors.New("its columns changed"))
+		},
+		SameColumns: func(context.Context, *message.Relation, uint32, *formats.TableState) (bool, error) {
+			return f.replaced == nil, f.replaced
 		}})
 	if err != nil {
 		f.t.Fatal(err)

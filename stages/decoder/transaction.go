@@ -3,7 +3,6 @@ package decoder
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/streambed/streambed/lsn"
 	"github.com/streambed/streambed/stages/message"
@@ -139,33 +138,23 @@ func (d *Decoder) relation(body []byte) error {
 		return err
 	}
 	if own := d.tx.relations; own != nil {
-		remember(own, value, d.relations[value.OID], arrival)
+		remember(own, value, arrival)
 		return nil
 	}
 	d.arrivals++
-	remember(d.relations, value, nil, d.arrivals)
+	remember(d.relations, value, d.arrivals)
 	return nil
 }
 
-// remember enters a relation. It keeps the value of one that is described again as it was, in relations or as known
-// elsewhere, since a new value ends the chunk.
-func remember(relations map[uint32]*relation, value *message.Relation, known *relation, arrival uint64) {
+// remember enters a relation. One that is described again as it was is a new value all the same: it comes because
+// something happened to the table, and that may be more than the description shows.
+func remember(relations map[uint32]*relation, value *message.Relation, arrival uint64) {
 	r := relations[value.OID]
 	if r == nil {
-		if known != nil && same(known.value, value) {
-			value = known.value
-		}
 		relations[value.OID] = &relation{value: value, arrival: arrival}
 		return
 	}
-	if !same(r.value, value) {
-		r.value = value
-	}
-	r.arrival = arrival
-}
-
-func same(a, b *message.Relation) bool {
-	return a.OID == b.OID && a.Schema == b.Schema && a.Table == b.Table && a.Identity == b.Identity && slices.Equal(a.Columns, b.Columns)
+	r.value, r.arrival = value, arrival
 }
 
 // find gives a relation with its target, in a transaction that is not skipped; nil when its changes are to be dropped.

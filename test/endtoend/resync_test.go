@@ -102,3 +102,32 @@ func TestAnAlterIsSeenWholeAlthoughItsCommitWaitsForASynchronousStandby(t *testi
 		t.Errorf("the table was set aside:\n%s", said)
 	}
 }
+
+// TestAColumnReplacedByOneThatLooksTheSameIsNotTakenForIt: the stream describes both by the same words. Rows come between
+// the replacement and a change that it does show, and the catalog is read when all of it has happened.
+func TestAColumnReplacedByOneThatLooksTheSameIsNotTakenForIt(t *testing.T) {
+	t.Parallel()
+	server := postgres.ForTest(t)
+	for name, changes := range map[string]string{
+		"and then another comes": `ALTER TABLE items DROP v, ADD v text; UPDATE items SET v = 'second' WHERE id < 5;
+			ALTER TABLE items ADD more int DEFAULT 5; UPDATE items SET more = 6 WHERE id = 3`,
+		"and is renamed": `ALTER TABLE items DROP v, ADD v text; UPDATE items SET v = 'second' WHERE id < 5;
+			ALTER TABLE items RENAME v TO w; UPDATE items SET w = 'third' WHERE id = 3`,
+		"after it has just come": `ALTER TABLE items ADD more int; UPDATE items SET more = 6 WHERE id < 9;
+			ALTER TABLE items DROP more, ADD more int; UPDATE items SET v = 'x' WHERE id = 2`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPipeline(t, server, `CREATE TABLE items (id int PRIMARY KEY, v text); INSERT INTO items SELECT g, 'first' FROM generate_series(1, 20) g`)
+			d := p.start()
+			d.ready()
+			p.source.Exec(t, "UPDATE items SET v = 'changed' WHERE id = 20")
+			p.same(d, "items")
+			d.stop(15)
+			for statement := range strings.SplitSeq(changes, ";") {
+				p.source.Exec(t, statement)
+			}
+			p.same(p.start(), "items")
+		})
+	}
+}
