@@ -90,6 +90,8 @@ type DataFile struct {
 	// Size is in bytes.
 	Size  int64     `json:"size"`
 	Stats FileStats `json:"stats"`
+	// Partition is the partition that all rows are of, in the lake's own form (see Arranger); "" where that is not known.
+	Partition string `json:"partition,omitempty"`
 }
 
 // KeyFile is an uploaded Parquet file of keys: each row is the key of a deleted row, as the lake holds it.
@@ -168,6 +170,9 @@ type Rewrite struct {
 	// New is "" when nothing of Old is left.
 	New    string
 	Offset uint32
+	// Order is set where New was sorted anew: the row that would be at i, by the above, is at Order[i]. It has an element
+	// for every row of New and is shared.
+	Order []uint32
 	// Deleted are the rows of Old that New does not hold. Shared: callers must not change it.
 	Deleted *roaring.Bitmap
 	// Dead are rows of New, by its own positions, that New holds although they have been deleted since it was made; nil for

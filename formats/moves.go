@@ -12,11 +12,16 @@ func (r *Rewrite) Row(row uint32) (moved uint32, ok bool) {
 	case r.New == "":
 		return 0, false
 	case r.Deleted == nil:
-		return r.Offset + row, true
+		moved = r.Offset + row
 	case r.Deleted.Contains(row):
 		return 0, false
+	default:
+		moved = r.Offset + row - uint32(r.Deleted.Rank(row))
 	}
-	return r.Offset + row - uint32(r.Deleted.Rank(row)), true
+	if r.Order != nil {
+		moved = r.Order[moved]
+	}
+	return moved, true
 }
 
 // Rows gives the new positions of rows of the replaced file, without those that were not taken along.

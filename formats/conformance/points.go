@@ -160,7 +160,8 @@ func deletesFollowReplacedFiles(t *testing.T, s *Setup) {
 			}
 			for key, at := range places {
 				if at.path == w.Old {
-					places[key] = place{w.New, w.Offset + at.position - uint32(w.Deleted.Rank(at.position))}
+					row, _ := w.Row(at.position)
+					places[key] = place{w.New, row}
 				}
 			}
 		}

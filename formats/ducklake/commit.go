@@ -48,6 +48,8 @@ type row struct {
 	head      head
 	// oldColumns and columns are DuckLake's, before and after; none while the incarnation is not visible.
 	oldColumns, columns []column
+	// arrangement is the catalog's, after.
+	arrangement arrangement
 
 	created, stateChanged, forgotten bool
 	// replaced tells that another incarnation takes its place under the name.

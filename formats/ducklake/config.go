@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/storage"
 	"go.uber.org/zap"
 )
@@ -28,6 +29,8 @@ type Config struct {
 	Catalog string
 	// TargetFileSize is the size, in bytes, up to which compaction joins files (128 MiB).
 	TargetFileSize int64
+	// Arrangements say how the files of tables are partitioned and sorted; tables without one are not.
+	Arrangements map[formats.TableName]formats.Arrangement
 	// Retention says which checkpoints stay readable.
 	Retention Retention
 	// Anew lets a claim begin although the warehouse has seen more claims than the catalog, which was lost or is an old

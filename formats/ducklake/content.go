@@ -33,6 +33,8 @@ type incarnation struct {
 	moved formats.Moves
 	// inlining is the newest inlined data table; nil when none was needed yet, or the files are not loaded.
 	inlining *inlineTable
+	// arrangement is the catalog's, while the files are loaded.
+	arrangement arrangement
 }
 
 // head is where an incarnation stands.
@@ -54,8 +56,10 @@ type dataFile struct {
 	id         int64
 	registered bool
 	stats      formats.FileStats // only until it is registered
-	bits       *roaring.Bitmap   // nil for none
-	del        *deleteFile       // nil for none, and while the incarnation is being copied
+	// partition is as in formats.DataFile; of an inlined file it may be missing.
+	partition string
+	bits      *roaring.Bitmap // nil for none
+	del       *deleteFile     // nil for none, and while the incarnation is being copied
 	// inlined tells where the rows of a file are that is not stored; nil for one that is. since is when it was made.
 	inlined *inlined
 	since   time.Time
@@ -118,10 +122,11 @@ func (l *Lake) load(ctx context.Context, inc *incarnation) error {
 	}
 	files := map[string]*dataFile{}
 	var newest *inlineTable
+	var arranged arrangement
 	var err error
 	switch {
 	case inc.published:
-		newest, err = l.readLive(ctx, inc.tableID, ref, sequence, files)
+		newest, arranged, err = l.readLive(ctx, inc.tableID, ref, sequence, files)
 	case inc.state.Phase != formats.Dropped:
 		err = l.readCopying(ctx, ref, files)
 	}
@@ -130,7 +135,7 @@ func (l *Lake) load(ctx context.Context, inc *incarnation) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	inc.files, inc.totals, inc.inlining = files, counts{}, newest
+	inc.files, inc.totals, inc.inlining, inc.arrangement = files, counts{}, newest, arranged
 	for _, f := range files {
 		inc.totals.add(f, f.bits, 1)
 	}
@@ -138,7 +143,7 @@ func (l *Lake) load(ctx context.Context, inc *incarnation) error {
 }
 
 // readLive reads the files that DuckLake's newest snapshot has, and their delete files.
-func (l *Lake) readLive(ctx context.Context, tableID int64, ref formats.TableRef, sequence int64, files map[string]*dataFile) (newest *inlineTable, err error) {
+func (l *Lake) readLive(ctx context.Context, tableID int64, ref formats.TableRef, sequence int64, files map[string]*dataFile) (newest *inlineTable, arranged arrangement, err error) {
 	err = l.catalog.retry(ctx, func() error {
 		clear(files)
 		return l.catalog.reading(ctx, func(tx *transaction) (err error) {
@@ -149,7 +154,8 @@ func (l *Lake) readLive(ctx context.Context, tableID int64, ref formats.TableRef
 			for _, f := range inCatalog {
 				files[f.path] = f
 			}
-			return tx.each(func(scan func(...any) error) error {
+			byID := map[int64]*dataFile{}
+			err = tx.each(func(scan func(...any) error) error {
 				f := &dataFile{registered: true}
 				var relative, delRelative sql.NullBool
 				var delID, delCount, delSize sql.NullInt64
@@ -165,17 +171,24 @@ func (l *Lake) readLive(ctx context.Context, tableID int64, ref formats.TableRef
 				if other := files[f.path]; other != nil {
 					return fmt.Errorf("data file %s is listed twice or has two delete files", f.path)
 				}
-				files[f.path] = f
+				files[f.path], byID[f.id] = f, f
 				return nil
 			}, `SELECT d.data_file_id, d.path, d.path_is_relative, d.record_count, d.file_size_bytes, COALESCE(d.file_order, $2),
 					x.delete_file_id, x.path, x.path_is_relative, x.delete_count, x.file_size_bytes
 				FROM ducklake_data_file d LEFT JOIN ducklake_delete_file x
 				ON x.table_id = $1 AND x.data_file_id = d.data_file_id AND x.end_snapshot IS NULL
 				WHERE d.table_id = $1 AND d.end_snapshot IS NULL`, tableID, sequence)
+			if err == nil {
+				arranged, err = readArrangement(tx, tableID)
+			}
+			if err == nil && arranged.partition != 0 {
+				err = readPartitions(tx, tableID, &arranged, byID)
+			}
+			return err
 		})
 	})
 	if err != nil {
-		return nil, err
+		return nil, arranged, err
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
@@ -188,7 +201,7 @@ func (l *Lake) readLive(ctx context.Context, tableID int64, ref formats.TableRef
 			return err
 		})
 	}
-	return newest, g.Wait()
+	return newest, arranged, g.Wait()
 }
 
 func (l *Lake) readCopying(ctx context.Context, ref formats.TableRef, files map[string]*dataFile) error {
@@ -205,6 +218,7 @@ func (l *Lake) readCopying(ctx context.Context, ref formats.TableRef, files map[
 				var stored storedStats
 				err := json.Unmarshal([]byte(text), &stored)
 				if err == nil {
+					f.partition = stored.Partition
 					f.stats, err = stored.stats()
 				}
 				if err == nil && len(deleted) > 0 {

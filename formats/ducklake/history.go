@@ -148,6 +148,11 @@ func (l *Lake) expireContent(tx *transaction, a *attempt, gone int64, changed []
 	}
 	return tx.run(between[:2],
 		`DELETE FROM ducklake_file_column_stats WHERE data_file_id IN (SELECT data_file_id FROM ducklake_data_file WHERE`+within+`)`,
+		`DELETE FROM ducklake_file_partition_value WHERE data_file_id IN (SELECT data_file_id FROM ducklake_data_file WHERE`+within+`)`,
+		`DELETE FROM ducklake_partition_column WHERE partition_id IN (SELECT partition_id FROM ducklake_partition_info WHERE`+within+`)`,
+		`DELETE FROM ducklake_partition_info WHERE`+within,
+		`DELETE FROM ducklake_sort_expression WHERE sort_id IN (SELECT sort_id FROM ducklake_sort_info WHERE`+within+`)`,
+		`DELETE FROM ducklake_sort_info WHERE`+within,
 		`DELETE FROM ducklake_data_file WHERE`+within,
 		`DELETE FROM ducklake_delete_file WHERE`+within,
 		`DELETE FROM ducklake_table_stats WHERE table_id IN (SELECT table_id FROM ducklake_table WHERE`+within+`)`,

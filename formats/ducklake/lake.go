@@ -40,11 +40,16 @@ type Lake struct {
 	kept      []checkpoint // that can be read, oldest first
 	tables    map[string]*incarnation
 
+	// told are warnings that have been given.
+	told sync.Map
 	// bodies are inlined files as Parquet.
 	bodies *recent[[]byte]
 }
 
-var _ formats.Lake = (*Lake)(nil)
+var (
+	_ formats.Lake      = (*Lake)(nil)
+	_ formats.Arranging = (*Lake)(nil)
+)
 
 // Open opens a lake, making its catalog's tables where they are missing. It blocks on the catalog.
 func Open(ctx context.Context, cfg Config) (*Lake, error) {

@@ -2,6 +2,7 @@ package ducklake
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -44,6 +45,8 @@ type group struct {
 	sources []source
 	file    *dataFile
 	schema  int
+	// order is set where the file's rows were sorted (see formats.Rewrite).
+	order []uint32
 }
 
 // source is a file as it was when its rows were read.
@@ -51,6 +54,8 @@ type source struct {
 	file    *dataFile
 	deleted *roaring.Bitmap // shared; nil for none
 	offset  uint32
+	// partition is that of all its rows; "" for none, or that of an arrangement from before.
+	partition string
 }
 
 // Prepare implements formats.Maintainer.
@@ -104,10 +109,11 @@ func (w *rewriting) plan(ctx context.Context, inc *incarnation, all bool) error 
 	}
 	var sources []source
 	for _, f := range inc.files {
-		sources = append(sources, source{file: f, deleted: f.bits})
+		sources = append(sources, source{file: f, deleted: f.bits, partition: f.partition})
 	}
 	schema, table := inc.schema, inc.state.Table
 	l.mu.Unlock()
+	arr := l.arranger(table.Name, schema)
 	slices.SortFunc(sources, func(a, b source) int {
 		if a.file.sequence != b.file.sequence {
 			return int(a.file.sequence - b.file.sequence)
@@ -116,13 +122,17 @@ func (w *rewriting) plan(ctx context.Context, inc *incarnation, all bool) error 
 	})
 	var chosen [][]source
 	if w.task == formats.Flush {
-		chosen = flushed(sources)
+		held := slices.DeleteFunc(sources, func(s source) bool { return s.file.inlined == nil })
+		if err := l.findPartitions(ctx, held, schema, arr); err != nil {
+			return err
+		}
+		chosen = flushed(held)
 	} else {
-		chosen = l.compacted(sources, all)
+		chosen = l.compacted(sources, arr, all)
 	}
 	for _, sources := range chosen {
 		g := &group{table: table, sources: sources, schema: schema.ID}
-		if err := l.rewrite(ctx, g, schema); err != nil {
+		if err := l.rewrite(ctx, g, schema, arr); err != nil {
 			return err
 		}
 		w.groups = append(w.groups, g)
@@ -147,31 +157,40 @@ func (l *Lake) flushDue(inc *incarnation) bool {
 	return false
 }
 
-// flushed gives the inlined files.
-func flushed(sources []source) [][]source {
-	held := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return s.file.inlined == nil })
-	if len(held) == 0 {
-		return nil
+// flushed groups inlined files by partition.
+func flushed(sources []source) (out [][]source) {
+	byPartition := map[string][]source{}
+	for _, s := range sources {
+		byPartition[s.partition] = append(byPartition[s.partition], s)
 	}
-	return [][]source{held}
+	for _, partition := range sortedKeys(byPartition) {
+		out = append(out, byPartition[partition])
+	}
+	return out
 }
 
 // compacted groups stored files that are small or of which many rows are deleted. Files join others of about their size,
 // so that a row is rewritten a few times only until its file is large; with all, any that can be joined.
-func (l *Lake) compacted(sources []source, all bool) (out [][]source) {
-	tiers := map[int][]source{}
+//
+// Only files of one partition are joined.
+func (l *Lake) compacted(sources []source, arr *arranger, all bool) (out [][]source) {
+	target := l.cfg.TargetFileSize
+	if arr.sorted() {
+		target = min(target, sortedBytes)
+	}
+	tiers := map[tier][]source{}
 	for _, s := range sources {
-		if s.file.inlined != nil || !all && !s.heavy() && s.file.size >= l.cfg.TargetFileSize/smallPart || all && !s.heavy() && !s.touched() && s.file.size >= l.cfg.TargetFileSize/2 {
+		if s.file.inlined != nil || !all && !s.heavy() && s.file.size >= target/smallPart || all && !s.heavy() && !s.touched() && s.file.size >= target/2 {
 			continue
 		}
-		tier := 0
+		at := tier{partition: s.partition}
 		if !all {
-			tier = bits.Len64(uint64(s.left())>>16) / 3
+			at.size = bits.Len64(uint64(s.left())>>16) / 3
 		}
-		tiers[tier] = append(tiers[tier], s)
+		tiers[at] = append(tiers[at], s)
 	}
 	total := int64(0)
-	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
+	for _, at := range slices.SortedFunc(maps.Keys(tiers), tier.compare) {
 		var now []source
 		size, heavy := int64(0), false
 		finish := func() {
@@ -181,8 +200,8 @@ func (l *Lake) compacted(sources []source, all bool) (out [][]source) {
 			}
 			now, size, heavy = nil, 0, false
 		}
-		for _, s := range tiers[tier] {
-			if len(now) > 0 && size+s.left() > l.cfg.TargetFileSize {
+		for _, s := range tiers[at] {
+			if len(now) > 0 && size+s.left() > target {
 				finish()
 			}
 			if total > rewriteLimit {
@@ -193,6 +212,16 @@ func (l *Lake) compacted(sources []source, all bool) (out [][]source) {
 		finish()
 	}
 	return out
+}
+
+// tier are files of one partition and about one size.
+type tier struct {
+	partition string
+	size      int
+}
+
+func (t tier) compare(o tier) int {
+	return cmp.Or(cmp.Compare(t.size, o.size), cmp.Compare(t.partition, o.partition))
 }
 
 func (s *source) touched() bool { return s.deleted != nil && !s.deleted.IsEmpty() }
@@ -210,8 +239,8 @@ func (s *source) heavy() bool { return s.gone()*heavyPart > s.file.rows }
 // left is about the size of the rows that are not deleted.
 func (s *source) left() int64 { return s.file.size * (s.file.rows - s.gone()) / max(s.file.rows, 1) }
 
-// rewrite writes what is left of a group's files into one, in the table's schema.
-func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema) (err error) {
+// rewrite writes what is left of a group's files into one, in the table's schema and order.
+func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema, arr *arranger) (err error) {
 	size := int64(0)
 	for _, s := range g.sources {
 		size += s.file.size
@@ -231,6 +260,11 @@ func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema) (e
 	if err != nil {
 		return err
 	}
+	rows := rowSink{writer: w}
+	if arr.sorted() && size <= 2*sortedBytes {
+		rows.keep = true
+		defer rows.release()
+	}
 	defaults, release, err := schema.Defaults()
 	if err != nil {
 		return err
@@ -238,12 +272,17 @@ func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema) (e
 	defer release()
 	for i := range g.sources {
 		s := &g.sources[i]
-		s.offset = uint32(w.Rows())
-		if err := l.copyRows(ctx, w, schema, defaults, s); err != nil {
+		s.offset = uint32(rows.n)
+		if err := l.copyRows(ctx, &rows, schema, defaults, s); err != nil {
 			return fmt.Errorf("%s: %w", s.file.path, err)
 		}
 	}
-	g.file = &dataFile{path: g.table.Location + "/data/" + kindOf(g.sources[0].file.path) + "-" + uuid.NewString() + ".parquet"}
+	if g.order, err = rows.sort(arr); err != nil {
+		return err
+	}
+	partition := g.sources[0].partition
+	g.file = &dataFile{partition: partition,
+		path: g.table.Location + "/" + arr.folderOf(partition) + "/" + kindOf(g.sources[0].file.path) + "-" + uuid.NewString() + ".parquet"}
 	if g.file.rows, g.file.size, g.file.stats, err = w.Close(); err != nil || g.file.rows == 0 {
 		return err
 	}
@@ -266,7 +305,7 @@ func kindOf(uri string) string {
 }
 
 // copyRows appends the rows of a file that are not deleted.
-func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.Schema, defaults map[int]arrow.Array, s *source) error {
+func (l *Lake) copyRows(ctx context.Context, w *rowSink, schema *formats.Schema, defaults map[int]arrow.Array, s *source) error {
 	object, err := l.cfg.Store.Open(ctx, s.file.path)
 	if err != nil {
 		return err
@@ -296,7 +335,7 @@ func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.
 }
 
 // writeLive writes the runs of a batch, whose first row is at the given position, that are not deleted.
-func writeLive(w *parquet.Writer, batch arrow.RecordBatch, first int64, deleted *roaring.Bitmap) error {
+func writeLive(w *rowSink, batch arrow.RecordBatch, first int64, deleted *roaring.Bitmap) error {
 	n := batch.NumRows()
 	for from := int64(0); from < n; {
 		if deleted != nil && deleted.Contains(uint32(first+from)) {
@@ -308,7 +347,7 @@ func writeLive(w *parquet.Writer, batch arrow.RecordBatch, first int64, deleted 
 			to++
 		}
 		part := batch.NewSlice(from, to)
-		err := w.Write(part)
+		err := w.write(part)
 		part.Release()
 		if err != nil {
 			return err
@@ -409,7 +448,7 @@ func (l *Lake) replace(ctx context.Context, a *attempt, g *group, task formats.T
 		if f != s.file { // read again meanwhile, or gone
 			return nil, nil
 		}
-		m := formats.Rewrite{Table: g.table, Old: f.path, New: g.file.path, Offset: s.offset, Deleted: s.deleted}
+		m := formats.Rewrite{Table: g.table, Old: f.path, New: g.file.path, Offset: s.offset, Order: g.order, Deleted: s.deleted}
 		if m.Deleted == nil {
 			m.Deleted = roaring.New()
 		}

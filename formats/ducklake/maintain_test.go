@@ -67,12 +67,13 @@ func (m *maintained) step(ch formats.TableChange, places map[int64]at) {
 			delete(m.places, key)
 		}
 	}
-	file := m.file(m.ref, added)
-	ch.Add = []formats.DataFile{file}
+	ch.Add = m.arranged(m.ref, added)
 	m.commit(ch)
-	conformance.EachRow(m, m.cfg.Store, file.Path, conformance.NewSchema(), nil, func(row uint32, key int64, r conformance.Row) {
-		m.rows[key], m.places[key] = r, at{file.Path, row}
-	})
+	for _, file := range ch.Add {
+		conformance.EachRow(m, m.cfg.Store, file.Path, conformance.NewSchema(), nil, func(row uint32, key int64, r conformance.Row) {
+			m.rows[key], m.places[key] = r, at{file.Path, row}
+		})
+	}
 	m.past[m.number] = render(m.rows, conformance.NewSchema())
 }
 
@@ -107,10 +108,11 @@ func (m *maintained) maintain(task formats.Task, between int) formats.Maintenanc
 	for key, p := range m.places {
 		for _, r := range moves {
 			if r.Old == p.path {
-				if r.Deleted.Contains(p.row) || r.New == "" {
+				row, ok := r.Row(p.row)
+				if !ok {
 					m.Fatalf("%s lost row %d of %s, key %d", task, p.row, p.path, key)
 				}
-				m.places[key] = at{r.New, r.Offset + p.row - uint32(r.Deleted.Rank(p.row))}
+				m.places[key] = at{r.New, row}
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (l *Lake) writeSnapshot(tx *transaction, a *attempt) error {
 	}
 	for _, r := range rows {
 		if r.published && r.staged != nil {
-			if err := w.write(r, l.cfg.Store); err != nil {
+			if err := w.write(r, l.cfg.Store, l.arranger(r.state.Table.Name, r.schema)); err != nil {
 				return fmt.Errorf("table %s: %w", formatName(r.state.Table.Name), err)
 			}
 		}
@@ -88,7 +88,9 @@ func (w *snapshotWriter) drop(r *row) error {
 	return w.run([]any{w.id, r.inc.tableID},
 		`UPDATE ducklake_column SET end_snapshot = $1 WHERE table_id = $2 AND end_snapshot IS NULL`,
 		`UPDATE ducklake_data_file SET end_snapshot = $1 WHERE table_id = $2 AND end_snapshot IS NULL`,
-		`UPDATE ducklake_delete_file SET end_snapshot = $1 WHERE table_id = $2 AND end_snapshot IS NULL`)
+		`UPDATE ducklake_delete_file SET end_snapshot = $1 WHERE table_id = $2 AND end_snapshot IS NULL`,
+		`UPDATE ducklake_partition_info SET end_snapshot = $1 WHERE table_id = $2 AND end_snapshot IS NULL`,
+		`UPDATE ducklake_sort_info SET end_snapshot = $1 WHERE table_id = $2 AND end_snapshot IS NULL`)
 }
 
 func lost(r *row) error {
@@ -96,7 +98,7 @@ func lost(r *row) error {
 }
 
 // write makes or changes a visible table.
-func (w *snapshotWriter) write(r *row, store storage.Store) error {
+func (w *snapshotWriter) write(r *row, store storage.Store, a *arranger) error {
 	fresh := !r.inc.published
 	if fresh {
 		if err := w.create(r, store); err != nil {
@@ -106,11 +108,21 @@ func (w *snapshotWriter) write(r *row, store storage.Store) error {
 		return err
 	}
 	r.head.Snapshot = w.id
-	if change := diffColumns(r.oldColumns, r.columns); !change.empty() {
-		if err := w.alter(r.tableID, change, fresh); err != nil {
-			return err
-		}
+	if err := w.alter(r, arrangementOf(a, r.columns), fresh); err != nil {
+		return err
 	}
+	if err := w.removeFiles(r); err != nil {
+		return err
+	}
+	if err := w.addFiles(r); err != nil {
+		return err
+	}
+	w.tell(r, fresh)
+	return nil
+}
+
+// removeFiles ends the files that are gone, and moves the deleted rows of others.
+func (w *snapshotWriter) removeFiles(r *row) error {
 	s := r.staged
 	for _, f := range s.gone {
 		if !f.registered {
@@ -151,10 +163,6 @@ func (w *snapshotWriter) write(r *row, store storage.Store) error {
 			return err
 		}
 	}
-	if err := w.addFiles(r); err != nil {
-		return err
-	}
-	w.tell(r, fresh)
 	return nil
 }
 
@@ -276,11 +284,33 @@ func (w *snapshotWriter) schema(name, path string) (id int64, err error) {
 	return id, err
 }
 
-// alter moves the table's columns. A renamed or retyped one keeps its id, a dropped one's is never used again.
+// alter makes the table's columns, partitioning and order what they are to be.
+func (w *snapshotWriter) alter(r *row, want arrangement, fresh bool) error {
+	change := diffColumns(r.oldColumns, r.columns)
+	if err := w.alterColumns(r.tableID, change); err != nil {
+		return err
+	}
+	partitioned, changed, err := w.arrange(r, want)
+	if err != nil || !changed && change.empty() {
+		return err
+	}
+	if !fresh {
+		w.change("altered_table", r.tableID)
+	}
+	w.schemaChanged = true
+	if change.empty() && !partitioned {
+		return nil
+	}
+	_, err = w.exec(`INSERT INTO ducklake_schema_versions (begin_snapshot, schema_version, table_id) VALUES ($1, $2, $3)`,
+		w.id, w.schemaVersion+1, r.tableID)
+	return err
+}
+
+// alterColumns moves the table's columns. A renamed or retyped one keeps its id, a dropped one's is never used again.
 //
 // Columns get no statistics of the whole table. A row of them that says nothing would be narrowed by DuckDB's next
 // INSERT to what that inserts, which hides all other rows; where there is no row, DuckDB makes none.
-func (w *snapshotWriter) alter(table int64, change columnChange, fresh bool) error {
+func (w *snapshotWriter) alterColumns(table int64, change columnChange) error {
 	for _, id := range change.end {
 		if _, err := w.exec(`UPDATE ducklake_column SET end_snapshot = $1 WHERE table_id = $2 AND column_id = $3 AND end_snapshot IS NULL`,
 			w.id, table, id); err != nil {
@@ -299,13 +329,7 @@ func (w *snapshotWriter) alter(table int64, change columnChange, fresh bool) err
 			return err
 		}
 	}
-	if !fresh {
-		w.change("altered_table", table)
-	}
-	w.schemaChanged = true
-	_, err := w.exec(`INSERT INTO ducklake_schema_versions (begin_snapshot, schema_version, table_id) VALUES ($1, $2, $3)`,
-		w.id, w.schemaVersion+1, table)
-	return err
+	return nil
 }
 
 // addFiles registers the new data files with their statistics and delete files.
@@ -337,10 +361,21 @@ func (w *snapshotWriter) addFiles(r *row) error {
 		}
 		f.id, f.registered = w.nextFile, true
 		w.nextFile++
+		fields, err := r.arrangement.partitionOf(f)
+		if err != nil {
+			return err
+		}
+		var partition any
+		if fields != nil {
+			partition = r.arrangement.partition
+		}
 		if _, err := w.exec(`INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, file_order, path, path_is_relative, file_format,
-				record_count, file_size_bytes, row_id_start)
-			VALUES ($1, $2, $3, $4, $5, $9, 'parquet', $6, $7, $8)`,
-			f.id, r.tableID, w.id, f.sequence, path, f.rows, f.size, next, true); err != nil {
+				record_count, file_size_bytes, row_id_start, partition_id)
+			VALUES ($1, $2, $3, $4, $5, $9, 'parquet', $6, $7, $8, $10)`,
+			f.id, r.tableID, w.id, f.sequence, path, f.rows, f.size, next, true, partition); err != nil {
+			return err
+		}
+		if err := w.addPartition(r.tableID, f.id, fields); err != nil {
 			return err
 		}
 		for _, s := range fileStats(r.columns, f.rows, &f.stats) {

@@ -58,7 +58,7 @@ func (l *Lake) stage(ctx context.Context, a *attempt, r *row) (*staged, error) {
 		if _, err := relativePath(r.state.Table, f.Path); err != nil {
 			return nil, err
 		}
-		fresh[f.Path] = &dataFile{path: f.Path, rows: f.Rows, size: f.Size, sequence: r.head.Sequence + 1, stats: f.Stats}
+		fresh[f.Path] = &dataFile{path: f.Path, rows: f.Rows, size: f.Size, sequence: r.head.Sequence + 1, stats: f.Stats, partition: f.Partition}
 	}
 	if err := l.place(ctx, a, r, s, fresh); err != nil {
 		return nil, err

@@ -239,6 +239,7 @@ type storedStats struct {
 	Sizes, Values, Nulls, NaNs map[int]int64
 	Lower, Upper               map[int]string
 	Offsets                    []int64
+	Partition                  string `json:",omitempty"`
 }
 
 func storeStats(s *formats.FileStats) storedStats {
@@ -249,7 +250,8 @@ func storeStats(s *formats.FileStats) storedStats {
 		}
 		return out
 	}
-	return storedStats{s.ColumnSizes, s.ValueCounts, s.NullCounts, s.NaNCounts, encode(s.Lower), encode(s.Upper), s.SplitOffsets}
+	return storedStats{Sizes: s.ColumnSizes, Values: s.ValueCounts, Nulls: s.NullCounts, NaNs: s.NaNCounts, Lower: encode(s.Lower),
+		Upper: encode(s.Upper), Offsets: s.SplitOffsets}
 }
 
 func (s *storedStats) stats() (formats.FileStats, error) {

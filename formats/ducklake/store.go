@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"path"
 	"strings"
 	"sync"
 	"time"
@@ -65,7 +64,7 @@ func NewStore(base storage.Store, inlining Inlining) *Store {
 
 // Put stores an object, or keeps back a small data file.
 func (s *Store) Put(ctx context.Context, uri string, body []byte) error {
-	if int64(len(body)) > s.inlining.Bytes || s.inlining.Rows < 0 || path.Base(path.Dir(uri)) != "data" {
+	if int64(len(body)) > s.inlining.Bytes || s.inlining.Rows < 0 || !holdsData(uri) {
 		return s.Store.Put(ctx, uri, body)
 	}
 	s.mu.Lock()

@@ -130,6 +130,9 @@ func (l *Lake) adopt(a *attempt) {
 			r.inc.files, r.inc.totals = map[string]*dataFile{}, counts{}
 		}
 		r.inc.state, r.inc.schema, r.inc.published, r.inc.tableID, r.inc.head = r.state, r.schema, r.published, r.tableID, r.head
+		if r.published && r.staged != nil {
+			r.inc.arrangement = r.arrangement
+		}
 		l.tables[id] = r.inc
 	}
 	st := &l.state
@@ -252,7 +255,9 @@ func (l *Lake) writeCopying(tx *transaction, key []any, s *staged) error {
 		}
 	}
 	for _, f := range s.added {
-		stats, err := json.Marshal(storeStats(&f.stats))
+		stored := storeStats(&f.stats)
+		stored.Partition = f.partition
+		stats, err := json.Marshal(stored)
 		if err != nil {
 			return err
 		}

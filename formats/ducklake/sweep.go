@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,10 +117,18 @@ func (l *Lake) prepareSweep(ctx context.Context, m formats.Maintenance) (formats
 	return s, nil
 }
 
-// ours reports whether a file lies where only we put files: in the data or deletes folder of an incarnation.
+// ours reports whether a file lies where only we put files: in the data or deletes folder of an incarnation, or that of a
+// partition, where DuckDB's have names that begin with ducklake-.
 func (l *Lake) ours(uri string) bool {
 	parts := strings.Split(strings.TrimPrefix(uri, l.base().Warehouse()+"/"), "/")
-	return len(parts) == 5 && len(parts[2]) == 36 && (parts[3] == "data" || parts[3] == "deletes")
+	if len(parts) < 5 || len(parts[2]) != 36 {
+		return false
+	}
+	if len(parts) == 5 && (parts[3] == dataFolder || parts[3] == "deletes") {
+		return true
+	}
+	foreign := strings.HasPrefix(parts[len(parts)-1], "ducklake-")
+	return !foreign && !slices.ContainsFunc(parts[3:len(parts)-1], func(folder string) bool { return !strings.Contains(folder, "=") })
 }
 
 // read finds every file that some catalog row names, and those that have been scheduled for longer than the grace.

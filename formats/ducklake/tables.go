@@ -67,6 +67,7 @@ var duckLakeTables = []string{
 	`CREATE INDEX IF NOT EXISTS streambed_delete_file_end ON ducklake_delete_file (end_snapshot)`,
 	`CREATE INDEX IF NOT EXISTS streambed_delete_file_table ON ducklake_delete_file (table_id, end_snapshot)`,
 	`CREATE INDEX IF NOT EXISTS streambed_file_stats ON ducklake_file_column_stats (data_file_id)`,
+	`CREATE INDEX IF NOT EXISTS streambed_partition_value ON ducklake_file_partition_value (data_file_id)`,
 	`CREATE INDEX IF NOT EXISTS streambed_table_stats ON ducklake_table_stats (table_id)`,
 }
 

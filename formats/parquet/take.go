@@ -204,6 +204,34 @@ func Without(batch arrow.RecordBatch, deleted iter.Seq[int64]) (arrow.RecordBatc
 	return kept.finish(batch.Schema())
 }
 
+// Join makes one batch of several of the same columns; the caller releases it.
+func Join(batches []arrow.RecordBatch) (arrow.RecordBatch, error) {
+	if len(batches) == 1 {
+		batches[0].Retain()
+		return batches[0], nil
+	}
+	all := taker{parts: batches}
+	return all.finish(batches[0].Schema())
+}
+
+// Gather copies rows of a batch, in any order; the caller releases the result.
+func Gather(batch arrow.RecordBatch, rows []int) (arrow.RecordBatch, error) {
+	positions := make([]int64, len(rows))
+	for i, row := range rows {
+		positions[i] = int64(row)
+	}
+	var gathered taker
+	defer gathered.release()
+	if err := gathered.take(batch, positions, 0); err != nil {
+		return nil, err
+	}
+	if len(gathered.parts) == 1 {
+		gathered.parts[0].Retain()
+		return gathered.parts[0], nil
+	}
+	return gathered.finish(batch.Schema())
+}
+
 func (t *taker) release() {
 	for _, p := range t.parts {
 		p.Release()

@@ -201,6 +201,15 @@ func (k *CopyKeys) Add(key []byte) {
 	k.Ends = append(k.Ends, uint32(len(k.Bytes)))
 }
 
+// At gives the key of a row; it shares the memory.
+func (k *CopyKeys) At(row int) []byte {
+	from := uint32(0)
+	if row > 0 {
+		from = k.Ends[row-1]
+	}
+	return k.Bytes[from:k.Ends[row]]
+}
+
 // CopyFile is a stored data file of a copy.
 type CopyFile struct {
 	// Incarnation is the one that the copy was for; a file of an older one is dropped.

@@ -95,6 +95,9 @@ func (b *Batcher) Moved(ctx context.Context, table formats.TableRef, rewrites []
 func (b *Batcher) reindexMoved(ctx context.Context, change *keyindex.Change, path string, from []formats.Rewrite) error {
 	slices.SortFunc(from, func(a, b formats.Rewrite) int { return int(int64(a.Offset) - int64(b.Offset)) })
 	file := keyindex.FileID(path)
+	if from[0].Order != nil {
+		return b.reindexSorted(ctx, change, path, from)
+	}
 	var row uint32
 	part := -1
 	var was keyindex.Position
@@ -120,6 +123,38 @@ func (b *Batcher) reindexMoved(ctx context.Context, change *keyindex.Change, pat
 		}
 		was.Row++
 		row++
+		return nil
+	})
+}
+
+// reindexSorted is reindexMoved for a file whose rows were sorted anew.
+func (b *Batcher) reindexSorted(ctx context.Context, change *keyindex.Change, path string, from []formats.Rewrite) error {
+	order := from[0].Order
+	was := make([]keyindex.Position, len(order))
+	for i, r := range from {
+		end := uint32(len(order))
+		if i+1 < len(from) {
+			end = from[i+1].Offset
+		}
+		old := keyindex.Position{File: keyindex.FileID(r.Old)}
+		for at := r.Offset; at < end; at++ {
+			for r.Deleted != nil && r.Deleted.Contains(old.Row) {
+				old.Row++
+			}
+			was[order[at]] = old
+			old.Row++
+		}
+	}
+	at := keyindex.Position{File: keyindex.FileID(path)}
+	return b.keys(ctx, path, func(key []byte) error {
+		if int(at.Row) >= len(was) {
+			return fmt.Errorf("it has more rows than were moved to it")
+		}
+		change.Remove(key, was[at.Row])
+		if dead := from[0].Dead; dead == nil || !dead.Contains(at.Row) {
+			change.Put(key, at)
+		}
+		at.Row++
 		return nil
 	})
 }

@@ -3,8 +3,10 @@ package batcher
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/google/uuid"
+	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/keyindex"
 	"github.com/streambed/streambed/stages/message"
 	"github.com/streambed/streambed/stages/rows"
@@ -60,8 +62,8 @@ type sealed struct {
 	entries []int32
 }
 
-// seal sends the open rows to the uploaders as one data file. Positions of keys in the cut move from the open segment to
-// the file.
+// seal sends the open rows to the uploaders, as one data file or one for each partition. Positions of keys in the cut move
+// from the open segment to the file.
 func (b *Batcher) seal(ctx context.Context) error {
 	o := &b.open
 	if len(o.rows) == 0 {
@@ -77,17 +79,45 @@ func (b *Batcher) seal(ctx context.Context) error {
 		o.drop(b)
 		return nil
 	}
-	s := sealed{segment: message.NewSegment(), path: fmt.Sprintf("%s/data/stream-%s.parquet", b.state.Table.Location, uuid.NewString())}
+	files, err := b.arrange(o)
+	if err != nil {
+		return err
+	}
+	// The tuples of all files share what they hold of the budget.
+	var unreleased atomic.Int64
+	unreleased.Store(int64(len(files)))
+	budget, cost := b.cfg.Budget, o.cost
+	release := func() {
+		if unreleased.Add(-1) == 0 {
+			budget.Release(cost)
+		}
+	}
+	jobs := make([]*uploader.Job, len(files))
+	for i, f := range files {
+		jobs[i] = b.sealFile(o, f, release)
+	}
+	*o = openSegment{}
+	b.openBytes.Store(0)
+	b.openCost.Store(0)
+	for _, job := range jobs {
+		if err := b.cfg.Pool.Submit(ctx, job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sealFile makes rows of the open segment a data file of the cut.
+func (b *Batcher) sealFile(o *openSegment, arranged formats.ArrangedRows, release func()) *uploader.Job {
+	s := sealed{segment: message.NewSegment(), path: fmt.Sprintf("%s/%s/stream-%s.parquet", b.state.Table.Location, arranged.Folder, uuid.NewString())}
 	s.file = keyindex.FileID(s.path)
-	job := &uploader.Job{Segment: s.segment, Path: s.path, Layout: o.layout, Rows: make([]uploader.Row, 0, o.alive)}
+	job := &uploader.Job{Segment: s.segment, Path: s.path, Layout: o.layout, Partition: arranged.Partition,
+		Rows: make([]uploader.Row, 0, len(arranged.Rows)), Release: release}
 	number := int32(len(b.cut.segments))
 	keepEntries := b.fullRow()
 	var runs []xidRun
-	for i := range o.rows {
+	for _, i := range arranged.Rows {
 		r := &o.rows[i]
-		if r.dead {
-			continue
-		}
 		at := uint32(len(job.Rows))
 		job.Rows = append(job.Rows, uploader.Row{Tuple: r.tuple, Base: b.baseOf(r)})
 		if keepEntries {
@@ -102,8 +132,6 @@ func (b *Batcher) seal(ctx context.Context) error {
 	if b.copy != nil && b.copy.snapshotPending() {
 		b.copy.ambiguous = append(b.copy.ambiguous, ambiguousFile{path: s.path, runs: runs})
 	}
-	budget, cost := b.cfg.Budget, o.cost
-	job.Release = func() { budget.Release(cost) }
 	job.Bent = func(counts []int64) {
 		for _, n := range counts {
 			b.counts.Bent.Add(n)
@@ -111,13 +139,7 @@ func (b *Batcher) seal(ctx context.Context) error {
 	}
 	b.cut.segments = append(b.cut.segments, s)
 	b.files.add(s.path, s.segment)
-	*o = openSegment{}
-	b.openBytes.Store(0)
-	b.openCost.Store(0)
-	if err := b.cfg.Pool.Submit(ctx, job); err != nil {
-		return err
-	}
-	return nil
+	return job
 }
 
 // baseOf names the lake row of a row's unchanged values; findBases has looked it up.

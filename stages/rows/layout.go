@@ -4,6 +4,7 @@ package rows
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/types"
@@ -47,6 +48,26 @@ func NewLayout(schema *formats.Schema, names []string, o types.Options) (*Layout
 
 // Schema is the lake schema of the layout; it must not be changed.
 func (l *Layout) Schema() *formats.Schema { return l.schema }
+
+// Only gives the layout of some of the schema's columns, for the same tuples.
+func (l *Layout) Only(columns []int) *Layout {
+	schema := *l.schema
+	schema.Columns, schema.Key = make([]formats.Column, len(columns)), nil
+	only := &Layout{schema: &schema, options: l.options, columns: make([]int, len(l.columns)), wire: make([]int, len(columns))}
+	for w := range only.columns {
+		only.columns[w] = -1
+	}
+	for i, c := range columns {
+		schema.Columns[i] = l.schema.Columns[c]
+		if only.wire[i] = l.wire[c]; only.wire[i] >= 0 {
+			only.columns[only.wire[i]] = i
+		}
+		if slices.Contains(l.schema.Key, c) {
+			schema.Key = append(schema.Key, i)
+		}
+	}
+	return only
+}
 
 // keyColumns are the schema columns that make up a row's identity, in order.
 func (l *Layout) keyColumns() []int {

@@ -162,6 +162,7 @@ func (c *Copier) newOutput() (*output, error) {
 		return nil, batcher.TableError(err)
 	}
 	o := &output{copier: c, incarnation: c.state.Table, layout: layout, list: list, binary: allBinary(&schema, c.cfg.Values)}
+	o.arranger = c.cfg.Batcher.Arranger(c.state.Table, layout)
 	if schema.KeyKind != formats.KeyNone {
 		if o.keyer, err = layout.NewKeyer(); err != nil {
 			return nil, batcher.TableError(err)

@@ -28,6 +28,7 @@ type output struct {
 	incarnation formats.TableRef
 	layout      *rows.Layout
 	keyer       *rows.Keyer
+	arranger    formats.Arranger // nil when rows stay as they come
 	list        string
 	binary      bool
 
@@ -173,7 +174,11 @@ func (o *output) done(c chunk) {
 
 // full tells that the file has its target size.
 func (o *output) full() bool {
-	return o.current != nil && (o.writer.Written() >= o.copier.cfg.TargetFileSize || o.current.Rows >= maxFileRows)
+	size := o.copier.cfg.TargetFileSize
+	if o.arranger != nil {
+		size = min(size, arrangedBytes)
+	}
+	return o.current != nil && (o.writer.Written() >= size || o.current.Rows >= maxFileRows)
 }
 
 // close ends the current file and stores it; nobody refers to it yet.
@@ -197,12 +202,35 @@ func (o *output) close() error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if err := o.copier.cfg.Store.PutFile(ctx, f.File.Path, o.file.Name()); err != nil {
-		return fmt.Errorf("storing %s: %w", f.File.Path, err)
+	if err := o.store(ctx); err != nil {
+		return err
 	}
 	o.copier.bytes.Add(f.Bytes)
-	o.ready = append(o.ready, f)
 	o.current, o.writer, o.file = nil, nil, nil
+	return nil
+}
+
+// store stores the current file, or those that it is arranged into.
+func (o *output) store(ctx context.Context) error {
+	files, local := []*batcher.CopyFile{o.current}, []*os.File{o.file}
+	if o.arranger != nil {
+		var err error
+		files, local, err = o.arrange(ctx)
+		defer func() {
+			for _, on := range append(local, o.file) {
+				_ = os.Remove(on.Name())
+			}
+		}()
+		if err != nil {
+			return err
+		}
+	}
+	for i, f := range files {
+		if err := o.copier.cfg.Store.PutFile(ctx, f.File.Path, local[i].Name()); err != nil {
+			return fmt.Errorf("storing %s: %w", f.File.Path, err)
+		}
+	}
+	o.ready = append(o.ready, files...)
 	return nil
 }
 

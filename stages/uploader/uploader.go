@@ -46,6 +46,8 @@ type Job struct {
 	Path   string
 	Layout *rows.Layout
 	Rows   []Row
+	// Partition is the file's (see formats.DataFile).
+	Partition string
 	// Keys, when set, are stored instead of rows; the job then has no layout.
 	Keys *Keys
 	// Release is called once, when the segment's bytes are no longer needed.
@@ -138,7 +140,7 @@ func (p *Pool) store1(ctx context.Context, job *Job) (formats.DataFile, error) {
 	}
 	p.Files.Add(1)
 	p.Bytes.Add(size)
-	return formats.DataFile{Path: job.Path, Rows: count, Size: size, Stats: stats}, nil
+	return formats.DataFile{Path: job.Path, Rows: count, Size: size, Stats: stats, Partition: job.Partition}, nil
 }
 
 func (p *Pool) encode(ctx context.Context, job *Job, writer *parquet.Writer) error {

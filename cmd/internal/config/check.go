@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -141,8 +142,11 @@ func (c *Config) Unsupported() []string {
 	}
 	for _, t := range c.Tables {
 		name := t.Schema + "." + t.Name
-		if len(t.PartitionBy) > 0 || len(t.SortBy) > 0 {
-			add("tables", "partition_by and sort_by of %s: this version writes unpartitioned tables only; remove them", name)
+		if c.Lake.Format == "iceberg" && (len(t.PartitionBy) > 0 || len(t.SortBy) > 0) {
+			add("tables", "partition_by and sort_by of %s: this version writes unpartitioned Iceberg tables only; remove them, or use format ducklake", name)
+		}
+		if c.Lake.Format == "ducklake" && slices.ContainsFunc(t.PartitionBy, func(f Transform) bool { return f.Name == "truncate" }) {
+			add("tables", "partition_by of %s: DuckLake does not know truncate; use the column itself or bucket", name)
 		}
 	}
 	return out

@@ -5,7 +5,11 @@
 // values are errors that name file, line, key and remedy; all of them are reported at once.
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/streambed/streambed/formats"
+)
 
 // Config is a pipeline's complete configuration: every field is set, by its default at least, and within its bounds.
 type Config struct {
@@ -106,20 +110,11 @@ type Table struct {
 	Line int
 }
 
-// Transform is one field of an Iceberg partition spec.
-type Transform struct {
-	// Name is identity, bucket, truncate, year, month, day or hour.
-	Name string
-	// Width is the number of buckets or the width of truncate; else 0.
-	Width  int
-	Column string
-}
-
-// SortField is one field of a sort order.
-type SortField struct {
-	Column     string
-	Descending bool
-}
+// Transform is one field of a table's partitioning, SortField one of its order.
+type (
+	Transform = formats.Transform
+	SortField = formats.SortField
+)
 
 // Values are the choices about values that the lake's types cannot hold.
 type Values struct {

@@ -180,4 +180,12 @@ query: {users: {a: {password: x}}}
 	if got := c.Unsupported(); len(got) != 1 {
 		t.Errorf("%d findings, want 1: %q", len(got), got)
 	}
+	c = mustLoad(t, minimal+"lake: {format: ducklake}\ntables: [{name: a.b, partition_by: [day(x), 'bucket(4, y)', z], sort_by: [x desc]}]\n")
+	if got := c.Unsupported(); len(got) != 0 {
+		t.Errorf("a supported configuration is refused: %q", got)
+	}
+	c = mustLoad(t, minimal+"lake: {format: ducklake}\ntables: [{name: a.b, partition_by: ['truncate(4, x)']}]\n")
+	if got := c.Unsupported(); len(got) != 1 || !strings.Contains(got[0], "truncate") {
+		t.Errorf("truncate of a DuckLake table: %q", got)
+	}
 }

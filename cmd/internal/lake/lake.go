@@ -77,7 +77,13 @@ func icebergConfig(cfg *config.Config, store storage.Store, log *zap.Logger) ice
 }
 
 func duckLakeConfig(cfg *config.Config, store storage.Store, log *zap.Logger) ducklake.Config {
-	return ducklake.Config{Pipeline: cfg.Pipeline, Store: store, Catalog: cfg.Lake.Catalog, TargetFileSize: cfg.Lake.TargetFileSize,
+	arrangements := map[formats.TableName]formats.Arrangement{}
+	for _, t := range cfg.Tables {
+		if len(t.PartitionBy) > 0 || len(t.SortBy) > 0 {
+			arrangements[formats.TableName{Schema: t.Schema, Table: t.Name}] = formats.Arrangement{PartitionBy: t.PartitionBy, SortBy: t.SortBy}
+		}
+	}
+	return ducklake.Config{Pipeline: cfg.Pipeline, Store: store, Catalog: cfg.Lake.Catalog, TargetFileSize: cfg.Lake.TargetFileSize, Arrangements: arrangements,
 		Retention: ducklake.Retention{All: age(cfg.Retention.All), Minutely: age(cfg.Retention.Minutely), Hourly: age(cfg.Retention.Hourly),
 			Max: cfg.Retention.MaxSnapshots}, Log: log}
 }
