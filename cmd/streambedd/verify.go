@@ -43,7 +43,7 @@ func newVerify(p *program) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		reader, err := openReader(cmd.Context(), cfg)
+		reader, err := openReaderOn(cmd.Context(), cfg, store)
 		if err != nil {
 			return err
 		}
