@@ -51,7 +51,7 @@ func (l *Lake) followFor(ctx context.Context, a *attempt) error {
 		return err
 	}
 	for id, r := range a.rows {
-		if changed[id] && r.change != nil {
+		if changed[id] && (r.change != nil || r.staged != nil) { // what is staged is of the files before
 			return lost(r)
 		}
 		if changed[id] {

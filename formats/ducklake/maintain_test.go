@@ -1,6 +1,7 @@
 package ducklake_test
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -291,5 +292,32 @@ func TestExpiryRemovesWhatNoCheckpointShows(t *testing.T) {
 	rows, schema := conformance.Read(t, m.lake.Reader(), m.cfg.Store, view, m.ref.Name)
 	if got := render(rows, schema); got != m.past[m.number] {
 		t.Fatalf("reads\n%swant\n%s", got, m.past[m.number])
+	}
+}
+
+// TestMaintenanceAfterAnInsertOfDuckDB: a file that another writer adds between the two halves of a compaction stays in
+// the table, for us too.
+func TestMaintenanceAfterAnInsertOfDuckDB(t *testing.T) {
+	t.Parallel()
+	m := newMaintained(t, config, nil)
+	d := newDuckDB(t, m.cfg)
+	for range 3 {
+		m.step(formats.TableChange{}, m.places)
+	}
+	prepared, err := m.lake.Prepare(m.ctx, formats.Maintenance{Task: formats.Compact, All: true})
+	if err != nil || prepared == nil {
+		t.Fatal(prepared, err)
+	}
+	d.query("INSERT INTO lake.public.busy VALUES (1000, 'duck')")
+	m.rows[1000] = conformance.Row{2: "duck"}
+	if _, _, err := prepared.Apply(m.ctx); !errors.Is(err, formats.ErrForeignWrite) {
+		t.Fatalf("the compaction ends with %v", err)
+	}
+	m.locate()
+	m.step(formats.TableChange{}, m.places)
+	m.maintain(formats.Compact, 0)
+	m.locate()
+	if got, want := d.value("SELECT count(*) FROM lake.public.busy"), strconv.Itoa(len(m.rows)); got != want {
+		t.Errorf("DuckDB counts %s rows, want %s", got, want)
 	}
 }
