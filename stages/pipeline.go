@@ -102,6 +102,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		if progressed {
 			wait = retryFirst
 		}
+		err = explainFullDisk(err)
 		p.setTrouble(fmt.Sprintf("%v; trying again", err))
 		p.options.Log.Warn("the pipeline is started again", zap.Duration("in", wait), zap.Error(err))
 		select {

@@ -54,14 +54,7 @@ func TestAChangedPasswordIsWaitedForAndHeals(t *testing.T) {
 func TestAFullStateFolderLosesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPipeline(t, postgres.ForTest(t), tables)
-	small := filepath.Join(p.dir, "small")
-	if err := os.Mkdir(small, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", small).CombinedOutput(); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v: %s", err, out)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+	small := p.smallDisk()
 	p.edit(p.dir+"/state", small+"/state")
 	traffic := p.traffic(51)
 	d := p.start()
@@ -77,6 +70,48 @@ func TestAFullStateFolderLosesNothing(t *testing.T) {
 	p.whole()
 	traffic.end()
 	p.same(d, all...)
+}
+
+// TestAFullWarehouseOrCatalogLosesNothing: as above, where the disk that is full is that of the files or that of the
+// catalog.
+func TestAFullWarehouseOrCatalogLosesNothing(t *testing.T) {
+	for from, place := range map[string]string{"/warehouse": "/small/warehouse", "/catalog.db": "in the catalog"} {
+		t.Run(from[1:], func(t *testing.T) {
+			t.Parallel()
+			p := newPipeline(t, postgres.ForTest(t), tables)
+			small := p.smallDisk()
+			p.edit(p.dir+from, small+from)
+			traffic := p.traffic(52)
+			d := p.start()
+			d.ready()
+			filler := filepath.Join(small, "filler")
+			fill(t, filler)
+			p.shows(d, "a disk is full, and the pipeline goes on by itself once there is space on it")
+			p.shows(d, place)
+			p.whole()
+			if err := os.Remove(filler); err != nil {
+				t.Fatal(err)
+			}
+			d.ready()
+			p.whole()
+			traffic.end()
+			p.same(d, all...)
+		})
+	}
+}
+
+// smallDisk mounts a file system that is soon full; the test is skipped where it may not.
+func (p *pipeline) smallDisk() string {
+	p.t.Helper()
+	small := filepath.Join(p.dir, "small")
+	if err := os.Mkdir(small, 0o700); err != nil {
+		p.t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m", "tmpfs", small).CombinedOutput(); err != nil {
+		p.t.Skipf("a small file system cannot be mounted here: %v: %s", err, out)
+	}
+	p.t.Cleanup(func() { _ = syscall.Unmount(small, syscall.MNT_DETACH) })
+	return small
 }
 
 // fill writes a file until its file system is full.
