@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -72,16 +73,17 @@ func newArranger(a formats.Arrangement, schema *formats.Schema) (arr *arranger, 
 		if c == nil {
 			continue
 		}
+		if partitionValue(t.Name, t.Width, c.Type) == nil {
+			without = append(without, fmt.Sprintf("partition_by asks for the %s of column %q, whose type %s has none in DuckLake", t.Name, t.Column, c.Type))
+			continue
+		}
 		names := calendar[t.Name]
 		if names == nil {
 			names = []string{t.Name}
 		}
 		for _, name := range names {
 			part := arrangedPart{partitionField: partitionField{Column: int64(c.ID), Transform: name}, at: at}
-			if part.value = partitionValue(name, t.Width, c.Type); part.value == nil {
-				without = append(without, fmt.Sprintf("partition_by asks for the %s of column %q, whose type %s has none in DuckLake", t.Name, t.Column, c.Type))
-				break
-			}
+			part.value = partitionValue(name, t.Width, c.Type)
 			if name == "bucket" {
 				part.Transform = "bucket(" + strconv.Itoa(t.Width) + ")"
 			}
@@ -234,6 +236,19 @@ func decodePartition(text string) (fields []partitionField, err error) {
 	return fields, err
 }
 
+// plainTime takes the zeros off the end of a time's fraction, as DuckDB writes it.
+func plainTime(t types.Type, text string) string {
+	if t.Kind != types.Time && t.Kind != types.Timestamp && t.Kind != types.TimestampTZ {
+		return text
+	}
+	text, zone := strings.CutSuffix(text, "+00")
+	text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+	if zone {
+		text += "+00"
+	}
+	return text
+}
+
 // partitionValue gives what tells the text of a transformed value; nil when the type has no such transform.
 func partitionValue(transform string, width int, t types.Type) func(arrow.Array, int) (string, bool) {
 	switch transform {
@@ -243,7 +258,7 @@ func partitionValue(transform string, width int, t types.Type) func(arrow.Array,
 		}
 		return func(a arrow.Array, row int) (string, bool) {
 			cell, ok := cellOf(t, a, row)
-			return fmt.Sprint(cell), ok
+			return plainTime(t, fmt.Sprint(cell)), ok
 		}
 	case "bucket":
 		hash := bucketHash(t)

@@ -86,7 +86,7 @@ func byBucket(config func(testing.TB) ducklake.Config) func(testing.TB) ducklake
 }
 
 func TestMaintenanceKeepsPartitions(t *testing.T) {
-	for name, config := range map[string]func(testing.TB) ducklake.Config{"Files": config, "Inlined": inlining} {
+	for name, config := range map[string]func(testing.TB) ducklake.Config{"Files": config, "Inlined": inlining, "Postgres": inlined(onPostgres(t))} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMaintained(t, byBucket(config), nil)
