@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store) {
 		"EndedContextStops":      endedContextStops,
 		"ManyPutsIntoOneFolder":  manyPutsIntoOneFolder,
 		"OddNamesSurvive":        oddNamesSurvive,
+		"EscapedNamesSurvive":    escapedNamesSurvive,
 		"LargeObjects":           largeObjects,
 		"ReadersSeeWholeObjects": readersSeeWholeObjects,
 	} {
@@ -263,6 +264,17 @@ func oddNamesSurvive(t *testing.T, s storage.Store) {
 	}
 	if got := list(t, s, s.Warehouse()+"/"); len(got) != 13 {
 		t.Fatalf("%d objects: %q", len(got), got)
+	}
+}
+
+// escapedNamesSurvive: a percent sign in a name is a percent sign, as in the folders of partitions.
+func escapedNamesSurvive(t *testing.T, s storage.Store) {
+	for _, name := range []string{"region=r%209/day=1/x.parquet", "region=r 9/day=1/x.parquet", "at=2024-03-05%2010%3A00%3A00%2B00/x.parquet", "a=%2F%25~/x.parquet"} {
+		uri := put(t, s, name, []byte(name))
+		expect(t, s, uri, []byte(name))
+		if got := list(t, s, s.Warehouse()+"/"+name); len(got) != 1 || got[0] != fmt.Sprintf("/%s %d", name, len(name)) {
+			t.Errorf("%s is listed as %q", uri, got)
+		}
 	}
 }
 
