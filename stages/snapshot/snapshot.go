@@ -174,7 +174,13 @@ func (c *Copier) attempt(ctx context.Context) (published <-chan struct{}, err er
 	if err != nil {
 		return nil, err
 	}
-	// From here on the batcher takes in all that is decoded.
+	// From here on the batcher takes in all that is decoded. A column that came before, and after the table was looked at,
+	// would be told to nobody. (Another change of a column is noticed with each chunk.)
+	if last, err := source.LastAttnum(ctx, conn, c.table.OID); err != nil {
+		return nil, err
+	} else if last != c.table.LastAttnum {
+		return nil, fmt.Errorf("%w: a column was added", ErrChanged)
+	}
 	if err := c.settleTransactions(ctx, conn); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ type relation struct {
 	persistence   byte // p permanent, u unlogged
 	identity      byte
 	filenode      uint32
+	attributes    int16
 	pages         int64
 	toastPages    int64
 	rows          float64
@@ -97,7 +98,7 @@ type catalog struct {
 
 const relationsQuery = `
 SELECT c.oid, c.xmin, n.nspname, c.relname, c.relnamespace, c.relowner, c.relkind, c.relpersistence, c.relreplident,
-	c.relfilenode, c.relpages::bigint, COALESCE(t.relpages, 0)::bigint, c.reltuples::float8,
+	c.relfilenode, c.relnatts, c.relpages::bigint, COALESCE(t.relpages, 0)::bigint, c.reltuples::float8,
 	COALESCE(i.inhparent, 0)::oid, c.relrowsecurity, c.relforcerowsecurity
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -116,7 +117,7 @@ func (c *catalog) readRelations(ctx context.Context, tx pgx.Tx) error {
 	c.relations, c.children = map[uint32]*relation{}, map[uint32][]uint32{}
 	var r relation
 	_, err = pgx.ForEachRow(rows, []any{&r.oid, &r.xmin, &r.name.Schema, &r.name.Table, &r.schema, &r.owner, &r.kind,
-		&r.persistence, &r.identity, &r.filenode, &r.pages, &r.toastPages, &r.rows, &r.parent, &r.rowSecurity,
+		&r.persistence, &r.identity, &r.filenode, &r.attributes, &r.pages, &r.toastPages, &r.rows, &r.parent, &r.rowSecurity,
 		&r.forceSecurity}, func() error {
 		row := r
 		c.relations[r.oid] = &row

@@ -34,3 +34,13 @@ func Columns(ctx context.Context, conn *pgx.Conn, table uint32) (map[string]Colu
 	}
 	return columns, nil
 }
+
+// LastAttnum reads Table.LastAttnum anew; 0 when the table is gone. It blocks for one small query.
+func LastAttnum(ctx context.Context, conn *pgx.Conn, table uint32) (int16, error) {
+	var last int16
+	err := conn.QueryRow(ctx, "SELECT COALESCE((SELECT relnatts FROM pg_class WHERE oid = $1), 0)", table).Scan(&last)
+	if err != nil {
+		return 0, fmt.Errorf("columns of the table with oid %d cannot be counted: %w", table, err)
+	}
+	return last, nil
+}

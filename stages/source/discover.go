@@ -180,7 +180,7 @@ func (c *catalog) tables(cfg *Config, chosen []*relation) ([]Table, error) {
 	tables := make([]Table, len(chosen))
 	for i, r := range chosen {
 		t := &tables[i]
-		*t = Table{OID: r.oid, Name: r.name, Partitioned: r.kind == 'p', Identity: r.identity, Filenode: r.filenode}
+		*t = Table{OID: r.oid, Name: r.name, Partitioned: r.kind == 'p', Identity: r.identity, Filenode: r.filenode, LastAttnum: r.attributes}
 		in := c.publicationOf(cfg, r)
 		if err := c.addColumns(t, in); err != nil {
 			return nil, err

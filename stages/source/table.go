@@ -18,6 +18,8 @@ type Table struct {
 	// Filenode is pg_class.relfilenode: it changes when the table is rewritten or truncated. Of a partitioned table it
 	// is made of its leaves', and changes with any of them and when one comes or goes; 0 without leaves.
 	Filenode uint32
+	// LastAttnum is pg_class.relnatts: the highest attnum ever given to a column, which each new one raises.
+	LastAttnum int16
 	// Columns are the columns that the stream sends, in the order of attnum.
 	Columns []Column
 	// Excluded are those that the stream sends and the lake leaves out.
