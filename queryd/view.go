@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	bindings "github.com/duckdb/duckdb-go-bindings"
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/types"
 	"github.com/streambed/streambed/queryd/duck"
 	"github.com/streambed/streambed/queryd/names"
-	"github.com/streambed/streambed/queryd/pgtext"
 	"github.com/streambed/streambed/queryd/values"
 )
 
@@ -173,15 +174,58 @@ func defaultValue(c *formats.Column) string {
 		if err != nil {
 			return "NULL::VARCHAR"
 		}
-		var b strings.Builder
-		for _, x := range raw {
-			fmt.Fprintf(&b, `\x%02X`, x)
+		text = blobText(raw)
+	case types.List, types.Map, types.Struct:
+		value, err := types.ParseDefault(c.Source, c.Type, text)
+		if err != nil {
+			return "NULL::VARCHAR"
 		}
-		text = b.String()
-	case types.List:
-		if list, err := pgtext.ParseArray(text); err == nil {
-			text = list.List()
-		}
+		defer value.Release()
+		text = nestedText(value, 0)
 	}
 	return duck.Literal(text)
+}
+
+// nestedText writes a value as the text that DuckDB casts to a list, map or struct.
+func nestedText(a arrow.Array, i int) string {
+	if a.IsNull(i) {
+		return "NULL"
+	}
+	items := func(values array.ListLike, item func(j int) string) string {
+		var items []string
+		for from, to := values.ValueOffsets(i); from < to; from++ {
+			items = append(items, item(int(from)))
+		}
+		return strings.Join(items, ", ")
+	}
+	switch a := a.(type) {
+	case *array.Map:
+		return "{" + items(a, func(j int) string { return nestedText(a.Keys(), j) + "=" + nestedText(a.Items(), j) }) + "}"
+	case array.ListLike:
+		return "[" + items(a, func(j int) string { return nestedText(a.ListValues(), j) }) + "]"
+	case *array.Struct:
+		fields := a.DataType().(*arrow.StructType).Fields()
+		members := make([]string, len(fields))
+		for f := range fields {
+			members[f] = quoted(fields[f].Name) + ": " + nestedText(a.Field(f), i)
+		}
+		return "{" + strings.Join(members, ", ") + "}"
+	case *array.Binary:
+		return quoted(blobText(a.Value(i)))
+	}
+	return quoted(a.ValueStr(i))
+}
+
+// quoted writes text inside a nested value.
+func quoted(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// blobText writes bytes as the text that DuckDB casts to a BLOB.
+func blobText(raw []byte) string {
+	var b strings.Builder
+	for _, x := range raw {
+		fmt.Fprintf(&b, `\x%02X`, x)
+	}
+	return b.String()
 }

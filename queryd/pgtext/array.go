@@ -120,19 +120,3 @@ func (p *arrayParser) element(depth int) (ArrayElement, error) {
 	}
 	return ArrayElement{Text: text, Null: !escaped && strings.EqualFold(text, "null")}, nil
 }
-
-// List writes the array as DuckDB reads a list from text.
-func (a *Array) List() string {
-	parts := make([]string, len(a.Elements))
-	for i, e := range a.Elements {
-		switch {
-		case e.Inner != nil:
-			parts[i] = e.Inner.List()
-		case e.Null:
-			parts[i] = "NULL"
-		default:
-			parts[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(e.Text) + `"`
-		}
-	}
-	return "[" + strings.Join(parts, ", ") + "]"
-}

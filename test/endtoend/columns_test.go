@@ -52,3 +52,22 @@ func TestSettingsByColumnHoldForCopyAndStream(t *testing.T) {
 	lake("SELECT secret, id, price, odd::float8, big, more FROM one", "SELECT secret, id, price::text, odd::float8, big, more FROM one")
 	lake("SELECT * FROM whole", "SELECT * FROM whole")
 }
+
+// TestRowsFromBeforeAColumnReadItsDefaultOfAnyType: Postgres stores no such value in the rows, and the stream sends none.
+func TestRowsFromBeforeAColumnReadItsDefaultOfAnyType(t *testing.T) {
+	t.Parallel()
+	p := newPipeline(t, postgres.ForTest(t), `CREATE TYPE pair AS (a int, b text, c bytea); CREATE EXTENSION IF NOT EXISTS hstore;
+		CREATE TABLE items (id int PRIMARY KEY, v text); INSERT INTO items SELECT g, 'v' || g FROM generate_series(1, 3) g`)
+	d := p.start()
+	d.ready()
+	p.source.Exec(t, `ALTER TABLE items
+			ADD boolean boolean DEFAULT true, ADD int2 int2 DEFAULT -7, ADD int8 int8 DEFAULT 9007199254740993, ADD float8 float8 DEFAULT 'NaN',
+			ADD "numeric" numeric(12,3) DEFAULT -1.5, ADD "text" text DEFAULT 'it''s "so" \, {é}', ADD bytea bytea DEFAULT '\x00ff5c22', ADD uuid uuid DEFAULT 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
+			ADD date date DEFAULT '2024-02-29', ADD "time" time DEFAULT '23:59:59.999999', ADD "timestamp" timestamp DEFAULT '2024-02-29 01:02:03.456', ADD "timestamptz" timestamptz DEFAULT '2024-02-29 01:02:03.456+02',
+			ADD "interval" interval DEFAULT '1 month -2 days 03:04:05', ADD jsonb jsonb DEFAULT '{"a": [1, "x\"y"]}',
+			ADD ints int[] DEFAULT '{1,NULL,3}', ADD texts text[] DEFAULT '{"a \"b\"","c\\d",NULL,"",é}', ADD times timestamptz[] DEFAULT '{2024-02-29 01:02:03+00}',
+			ADD one pair DEFAULT '(2,"x ""y"" \\z",)', ADD empty pair DEFAULT '(,,)', ADD pairs pair[] DEFAULT array[row(1, 'a,b', '\x5c')::pair, NULL],
+			ADD hstore hstore DEFAULT 'a=>1, "b \"c"=>NULL';
+		UPDATE items SET v = 'changed' WHERE id = 2`)
+	p.same(d, "items")
+}
