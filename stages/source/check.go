@@ -55,6 +55,10 @@ type checker struct {
 	role    string
 	super   bool
 	standby bool
+	// primary is where publications are made, as the role publisher: conn, or the primary of a standby; nil when that
+	// cannot be asked.
+	primary   *pgx.Conn
+	publisher string
 	// long is from what age on an open transaction is worth a finding.
 	long     time.Duration
 	findings []Finding
@@ -77,12 +81,13 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 		return k.findings, nil
 	}
 	defer CloseConn(k.conn)
+	defer k.closePrimary()
 	if k.version = ServerVersion(k.conn.PgConn()); k.version < 13 {
 		k.add(Error, SubjectServer, fmt.Sprintf("the source is Postgres %d, and Streambed reads 13 and newer: upgrade it", k.version))
 		return k.findings, nil
 	}
 	for _, step := range []func(context.Context) error{
-		k.checkSession, k.checkReplication, k.checkSettings, k.checkStandby, k.checkSlot,
+		k.checkSession, k.checkReplication, k.checkSettings, k.checkStandby, k.checkSlot, k.checkSynchronized,
 		k.discover, k.checkPublications, k.checkTables, k.checkColumns, k.checkPatterns, k.checkOpenTransactions,
 	} {
 		if err := step(ctx); err != nil {
@@ -90,6 +95,12 @@ func Check(ctx context.Context, cfg *Config) ([]Finding, error) {
 		}
 	}
 	return k.findings, nil
+}
+
+func (k *checker) closePrimary() {
+	if k.primary != nil && k.primary != k.conn {
+		CloseConn(k.primary)
+	}
 }
 
 func (k *checker) add(s Severity, subject, text string, sql ...string) {

@@ -59,11 +59,11 @@ func (k *checker) checkMissing(ctx context.Context) error {
 	if slot.Exists && slot.Ours {
 		k.add(Warning, SubjectPublication, fmt.Sprintf("a publication of ours is missing though slot %s exists: what changed meanwhile is not in the stream, so the tables are copied anew", k.cfg.Slot))
 	}
-	if k.standby {
+	if k.primary == nil {
 		return nil // nothing can be said from here about what we may do on the primary
 	}
 	var may bool
-	if err := k.conn.QueryRow(ctx, "SELECT has_database_privilege(current_database(), 'CREATE')").Scan(&may); err != nil {
+	if err := k.primary.QueryRow(ctx, "SELECT has_database_privilege(current_database(), 'CREATE')").Scan(&may); err != nil {
 		return err
 	}
 	foreign, err := k.foreignTables(ctx)
@@ -85,7 +85,7 @@ func (k *checker) checkMissing(ctx context.Context) error {
 	if !may {
 		reason = "may not make publications in this database"
 	}
-	k.add(Error, SubjectPublication, fmt.Sprintf("role %s %s: have somebody who owns the tables, or a superuser, make the publications (tables added later need the same)", Quote(k.role), reason), statements...)
+	k.add(Error, SubjectPublication, fmt.Sprintf("role %s %s: have somebody who owns the tables, or a superuser, make the publications (tables added later need the same)", Quote(k.publisher), reason), statements...)
 	return nil
 }
 
@@ -107,7 +107,7 @@ func (k *checker) foreignTables(ctx context.Context) (map[uint32]bool, error) {
 		foreign[t.OID] = true
 	}
 	var owned []uint32
-	err := k.conn.QueryRow(ctx, `SELECT array_agg(oid) FROM pg_class WHERE oid = ANY($1) AND pg_has_role(relowner, 'USAGE')`, k.oids()).Scan(&owned)
+	err := k.primary.QueryRow(ctx, `SELECT array_agg(oid) FROM pg_class WHERE oid = ANY($1) AND pg_has_role(relowner, 'USAGE')`, k.oids()).Scan(&owned)
 	for _, oid := range owned {
 		delete(foreign, oid)
 	}
@@ -124,7 +124,7 @@ func (k *checker) oids() []uint32 {
 
 // checkMembership finds tables that are not where they belong and that we may not move.
 func (k *checker) checkMembership(ctx context.Context) error {
-	if k.standby {
+	if k.primary == nil {
 		return nil
 	}
 	foreign, err := k.foreignTables(ctx)
@@ -132,7 +132,7 @@ func (k *checker) checkMembership(ctx context.Context) error {
 		return err
 	}
 	var owner bool // of both publications
-	err = k.conn.QueryRow(ctx, `SELECT bool_and(pg_has_role(pubowner, 'USAGE')) FROM pg_publication WHERE pubname IN ($1, $2)`,
+	err = k.primary.QueryRow(ctx, `SELECT bool_and(pg_has_role(pubowner, 'USAGE')) FROM pg_publication WHERE pubname IN ($1, $2)`,
 		k.cfg.Publication, k.cfg.AppendPublication()).Scan(&owner)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (k *checker) checkMembership(ctx context.Context) error {
 			return err
 		}
 		k.add(Error, Show(t.Name), fmt.Sprintf("role %s may not put table %s into publication %s, so that it cannot be followed: have its owner or a superuser do it",
-			Quote(k.role), Show(t.Name), Quote(t.Target)), statements...)
+			Quote(k.publisher), Show(t.Name), Quote(t.Target)), statements...)
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ func (k *checker) checkSession(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !k.standby {
+		k.primary, k.publisher = k.conn, k.role
+	}
 	// A server announces its backend's process id when a connection begins; a pooler announces one of its own.
 	if pid != k.conn.PgConn().PID() {
 		k.add(Warning, SubjectConnection, "a connection pooler stands between: one that shares connections between transactions loses our lock, so set source.url to the server itself")
@@ -126,27 +129,23 @@ func (k *checker) checkStandby(ctx context.Context) error {
 		k.add(Error, SubjectServer, fmt.Sprintf("the source is a standby, and Postgres %d decodes changes only on a primary: set source.url to the primary", k.version))
 	}
 	var feedback bool
-	if err := k.conn.QueryRow(ctx, "SELECT current_setting('hot_standby_feedback')::bool").Scan(&feedback); err != nil {
+	var slot string
+	if err := k.conn.QueryRow(ctx, "SELECT current_setting('hot_standby_feedback')::bool, current_setting('primary_slot_name')").Scan(&feedback, &slot); err != nil {
 		return err
 	}
 	if !feedback {
 		k.add(Warning, SubjectServer, "hot_standby_feedback is off on the standby: the primary may remove catalog rows that the slot still needs, which loses the slot",
 			"ALTER SYSTEM SET hot_standby_feedback = on", "SELECT pg_reload_conf()")
 	}
+	if slot == "" {
+		k.add(Warning, SubjectServer, "the standby follows its primary without a physical slot: while the two are apart the primary may remove catalog rows that our slot still needs, which loses it (run the first statement on the primary, the others on the standby)",
+			"SELECT pg_create_physical_replication_slot('streambed_standby', true)", "ALTER SYSTEM SET primary_slot_name = 'streambed_standby'", "SELECT pg_reload_conf()")
+	}
 	if k.cfg.PrimaryURL == "" {
 		k.add(Warning, SubjectConfig, "the source is a standby and source.primary_url is empty: publications can only be made on the primary")
 		return nil
 	}
-	primary, err := Identify(ctx, k.cfg.PrimaryURL)
-	switch {
-	case err != nil:
-		k.add(Error, SubjectConnection, "primary: "+err.Error())
-	case primary.InRecovery:
-		k.add(Error, SubjectConfig, "source.primary_url leads to a standby: set it to the primary")
-	case k.system != nil && primary.SystemIdentifier != k.system.SystemIdentifier:
-		k.add(Error, SubjectConfig, "source.primary_url and source.url lead to different database clusters: set both to the same one")
-	}
-	return nil
+	return k.checkPrimary(ctx)
 }
 
 // checkSlot looks at the slot, if it exists.
