@@ -260,11 +260,8 @@ func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema, ar
 	if err != nil {
 		return err
 	}
-	rows := rowSink{writer: w}
-	if arr.sorted() && size <= 2*sortedBytes {
-		rows.keep = true
-		defer rows.release()
-	}
+	rows := rowSink{writer: w, a: arr, run: sortedRun}
+	defer rows.release()
 	defaults, release, err := schema.Defaults()
 	if err != nil {
 		return err
@@ -277,9 +274,10 @@ func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema, ar
 			return fmt.Errorf("%s: %w", s.file.path, err)
 		}
 	}
-	if g.order, err = rows.sort(arr); err != nil {
+	if err := rows.sort(); err != nil {
 		return err
 	}
+	g.order = rows.order
 	partition := g.sources[0].partition
 	g.file = &dataFile{partition: partition,
 		path: g.table.Location + "/" + arr.folderOf(partition) + "/" + kindOf(g.sources[0].file.path) + "-" + uuid.NewString() + ".parquet"}

@@ -11,9 +11,12 @@ import (
 	"github.com/streambed/streambed/formats/types"
 )
 
-// sortedBytes is the size up to which compaction joins the files of a table that is sorted: their rows are sorted in
-// memory (promise 6). Larger files keep the order that they have.
-const sortedBytes = 16 << 20
+// Rows are sorted in memory (promise 6): sortedBytes is the size up to which compaction joins the files of a table that is
+// sorted, and sortedRun, in bytes of rows, what is sorted at a time. A file with more is made of several such runs.
+const (
+	sortedBytes = 8 << 20
+	sortedRun   = 64 << 20
+)
 
 // sorted reports whether rows have an order; a may be nil.
 func (a *arranger) sorted() bool { return a != nil && len(a.sorts) > 0 }
@@ -27,21 +30,28 @@ func (a *arranger) pick(batch arrow.RecordBatch) arrow.RecordBatch {
 	return array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, batch.NumRows())
 }
 
-// rowSink takes the rows of a rewrite: it writes them on, or keeps them to be sorted first.
+// rowSink takes the rows of a rewrite: it writes them on, sorted if the arranger has an order.
 type rowSink struct {
 	writer *parquet.Writer
-	keep   bool
+	a      *arranger
+	run    int64 // bytes that are sorted at a time
 	kept   []arrow.RecordBatch
+	size   int64 // of what is kept, in bytes
 	n      int64
+	// order tells where each row went; nil when they stay as they came.
+	order []uint32
 }
 
 func (s *rowSink) write(batch arrow.RecordBatch) error {
 	s.n += batch.NumRows()
-	if !s.keep {
+	if !s.a.sorted() {
 		return s.writer.Write(batch)
 	}
 	batch.Retain()
 	s.kept = append(s.kept, batch)
+	if s.size += parquet.RecordSize(batch); s.size >= s.run {
+		return s.sort()
+	}
 	return nil
 }
 
@@ -49,44 +59,46 @@ func (s *rowSink) release() {
 	for _, b := range s.kept {
 		b.Release()
 	}
+	s.kept, s.size = nil, 0
 }
 
 // gathered is the number of rows that are brought in order at a time.
 const gathered = 16384
 
-// sort writes what was kept in its order, and tells where each row went; nil when they stay as they came.
-func (s *rowSink) sort(a *arranger) (order []uint32, err error) {
+// sort writes what is kept in its order.
+func (s *rowSink) sort() error {
 	if len(s.kept) == 0 {
-		return nil, nil
+		return nil
 	}
 	all, err := parquet.Join(s.kept)
+	s.release()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer all.Release()
-	looked := a.pick(all)
+	looked := s.a.pick(all)
 	defer looked.Release()
-	sorted, err := (&arranger{columns: a.columns, sorts: a.sorts}).Arrange(looked)
+	sorted, err := (&arranger{columns: s.a.columns, sorts: s.a.sorts}).Arrange(looked)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	rows := sorted[0].Rows
-	order = make([]uint32, len(rows))
+	rows, before := sorted[0].Rows, uint32(len(s.order))
+	s.order = append(s.order, make([]uint32, len(rows))...)
 	for to, from := range rows {
-		order[from] = uint32(to)
+		s.order[before+uint32(from)] = before + uint32(to)
 	}
 	for part := range slices.Chunk(rows, gathered) {
 		batch, err := parquet.Gather(all, part)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		err = s.writer.Write(batch)
 		batch.Release()
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return order, nil
+	return nil
 }
 
 // findPartitions finds out what partition the rows of inlined files are of. Rows of before the arrangement, or of another

@@ -147,7 +147,7 @@ func (w *Writer) write(rec arrow.RecordBatch) error {
 	for i, c := range w.stats {
 		c.observe(rec.Column(i), nil)
 	}
-	raw := recordSize(rec)
+	raw := RecordSize(rec)
 	perRow := max(raw/rows, 1)
 	for from := int64(0); from < rows; {
 		if w.groupRows >= w.o.RowGroupRows || w.groupRows > 0 && w.groupRaw >= w.o.RowGroupBytes {
@@ -247,8 +247,8 @@ func sizes(footer *metadata.FileMetaData) (map[int]int64, []int64, error) {
 	return columns, offsets, nil
 }
 
-// recordSize estimates the bytes of a record before encoding.
-func recordSize(rec arrow.RecordBatch) int64 {
+// RecordSize estimates the bytes of a record before encoding.
+func RecordSize(rec arrow.RecordBatch) int64 {
 	var n int64
 	for _, c := range rec.Columns() {
 		n += arraySize(c)

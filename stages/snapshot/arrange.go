@@ -15,7 +15,8 @@ import (
 	"github.com/streambed/streambed/stages/batcher"
 )
 
-// arrangedBytes is the size of the files, in bytes, whose rows a copy splits by partition and sorts at a time, in memory.
+// arrangedBytes is how much, in bytes as the source sends it, a copy's worker splits by partition and sorts at a time, in
+// memory (promise 6).
 const arrangedBytes = 16 << 20
 
 // arrange makes of the current file, which is whole on the local disk, one for each partition, with its rows in order.

@@ -174,11 +174,10 @@ func (o *output) done(c chunk) {
 
 // full tells that the file has its target size.
 func (o *output) full() bool {
-	size := o.copier.cfg.TargetFileSize
-	if o.arranger != nil {
-		size = min(size, arrangedBytes)
+	if o.current == nil {
+		return false
 	}
-	return o.current != nil && (o.writer.Written() >= size || o.current.Rows >= maxFileRows)
+	return o.writer.Written() >= o.copier.cfg.TargetFileSize || o.current.Rows >= maxFileRows || o.arranger != nil && o.current.Bytes >= arrangedBytes
 }
 
 // close ends the current file and stores it; nobody refers to it yet.
