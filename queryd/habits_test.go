@@ -30,6 +30,13 @@ var habits = []string{
 	"row_number() OVER (ORDER BY x), lag(x) OVER (ORDER BY x), sum(x) OVER (PARTITION BY x % 2 ORDER BY x) FROM (VALUES (1), (2), (3)) v(x) ORDER BY 1",
 	"x, y FROM (VALUES (1, NULL), (2, 'b'), (3, 'a')) v(x, y) ORDER BY y DESC, x LIMIT 2", "DISTINCT ON (order_id) order_id, id FROM lines ORDER BY order_id, id DESC",
 	"order_id, line, count(*), grouping(order_id) FROM lines GROUP BY ROLLUP (order_id, line) ORDER BY 1, 2", "l.id, s.note FROM lines l CROSS JOIN LATERAL (SELECT note FROM lines m WHERE m.id = l.id) s ORDER BY 1",
+	`'abc' LIKE 'a\%', 'a%' LIKE 'a\%', 'a_c' NOT LIKE 'a\_c', 'A%' ILIKE 'a\%', 'a\' LIKE 'a\\', v LIKE p FROM (VALUES ('a%', 'a\%'), ('ab', 'a\%'), ('ab', 'a%')) t(v, p)`,
+	"v ILIKE ANY (ARRAY['A%', '%z']), v LIKE ANY ('{b%,%c}'), v NOT LIKE ANY (ARRAY['a%', 'b%']), v LIKE ALL (ARRAY['a%', '%c']), v NOT ILIKE ALL ('{A%,x}'::text[]), v ILIKE SOME (ARRAY['ABC']) FROM (VALUES ('abc'), ('xyz'), ('bcd'), (''), (NULL)) t(v)",
+	"v LIKE ANY (ARRAY['a%', NULL]), v LIKE ALL (ARRAY['a%', NULL]), v NOT LIKE ANY (ARRAY['a%', NULL]), v NOT LIKE ALL (ARRAY['a%', NULL]), v LIKE ANY (NULL::text[]), v LIKE ANY ('{}'::text[]), v LIKE ALL ('{}'), v NOT LIKE ANY ('{}'), v NOT LIKE ALL ('{}'::text[]) FROM (VALUES ('abc'), ('xyz'), (NULL)) t(v)",
+	"v LIKE ANY (p), v ILIKE ALL (p), v NOT LIKE ANY (p), NOT v LIKE ALL (p) FROM (VALUES ('abc', ARRAY['a%', 'x']), ('ABC', ARRAY['a%', '%c']), ('x', ARRAY[NULL, 'x']), ('y', ARRAY[NULL, 'x']), (NULL, ARRAY['a']), ('z', NULL), (NULL, ARRAY[]::text[]), ('a', ARRAY[]::text[])) t(v, p)",
+	`j #>> '{a,b,0}', j #>> '{a,c}', (j #> '{a,b}') ->> 1, j #> '{a,c}' IS NULL, j #>> ARRAY['a', 'd/e~f'], j #>> '{0}', j #>> '{1,x}', (j #> '{}') ->> '0', j #>> '{a,NULL}' IS NULL, j #>> '{n}' IS NULL, j #> '{n}' IS NULL, j #>> '{"$.a"}' FROM (VALUES ('{"a": {"b": [1, "two"], "d/e~f": "x"}, "n": null, "0": "zero", "$.a": 5}'::jsonb), ('["first", {"x": true}]'), ('7'), (NULL)) t(j)`,
+	`j ? 'a', j ? 'b', j ? '1', j ?| ARRAY['x', 'b'], j ?| '{x,NULL}', j ?& ARRAY['a', 'b'], j ?& '{}', j ?| '{}', j ?& ARRAY['a', NULL], j ? NULL, NOT j ? 'a', j -> 'a' ? 'x' FROM (VALUES ('{"a": {"x": 1}, "b": null}'::jsonb), ('["a", 1, null]'), ('["b", "1", "a"]'), ('"a"'), ('1'), ('null'), ('[]'), ('{}'), (NULL)) t(j)`,
+	`j ->> 'a' = 'x', j -> 'b' ->> 'c' || '!' = 'd!', j ->> 'a' IN ('x', 'y'), (j -> 'n' ->> -1)::int + 1, j->'n'->>-2 FROM (VALUES ('{"a": "x", "b": {"c": "d"}, "n": [1, 2, 3]}'::jsonb), ('{}')) t(j) WHERE j ->> 'z' IS NULL AND j ->> 'a' IS DISTINCT FROM 'q'`,
 	"at.id FROM lines at LEFT JOIN lines l ON l.id = at.id WHERE at.line = 1 ORDER BY 1", "timestamp '2024-02-29 12:00:00' AT TIME ZONE 'Asia/Kolkata'",
 }
 
@@ -65,10 +72,11 @@ func TestOtherHabitsAreRefused(t *testing.T) {
 	l.source(db, "t", "CREATE TABLE t(id int PRIMARY KEY, n int, v text); INSERT INTO t VALUES (1, 0, 'a')")
 	for sql, state := range map[string]string{
 		"SELECT 1 / n FROM t": "22012", "SELECT 1 / 0": "22012", "SELECT 5 % n FROM t": "22012", "SELECT 1.5 / n FROM t": "22012", "SELECT 1 / $1::int": "42P02",
-		"SELECT v ILIKE ANY (ARRAY['a%']) FROM t": "42601", "SELECT * FROM t FOR UPDATE": "42601", "SELECT to_char(1234.5, '9,999.99')": "42883", "SELECT to_char(now(), 'Q')": "42883",
-		"SELECT to_tsvector('a')": "42883", "SELECT '{\"a\": 1}'::jsonb ? 'a'": "42601", "INSERT INTO t VALUES (2, 2, 'b')": "25006", "SELECT nextval('s')": "42501",
-		"SELECT 5 # 3": "42601", "SELECT '{\"a\": 1}'::json #>> '{a}'": "42601", "SELECT ARRAY[1] || 2": "42P10",
-		"LISTEN x": "0A000", "CREATE TEMP TABLE x(a int)": "25006",
+		"SELECT * FROM t FOR UPDATE": "42601", "SELECT to_char(1234.5, '9,999.99')": "42883", "SELECT to_char(now(), 'Q')": "42883",
+		"SELECT to_tsvector('a')": "42883", "INSERT INTO t VALUES (2, 2, 'b')": "25006", "SELECT nextval('s')": "42501",
+		"SELECT 5 # 3": "42601", "SELECT '{\"a\": 1}'::json #>> ARRAY[v] FROM t": "0A000", "SELECT '[1]'::json #> '{-1}'": "0A000", "SELECT v LIKE ANY (SELECT v FROM t) FROM t": "42601",
+		"SELECT ARRAY[1] || 2": "42P10",
+		"LISTEN x":             "0A000", "CREATE TEMP TABLE x(a int)": "25006",
 	} {
 		if got := stateOf(t, l, sql); got != state {
 			t.Errorf("%s: SQLSTATE %s, not %s", sql, got, state)

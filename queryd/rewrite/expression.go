@@ -162,6 +162,14 @@ func (q *Query) function(n Node, s *scope) error {
 			args = append(args, a)
 		}
 	}
+	if likesArray(name, args) {
+		value, err := q.likeArray(name, args)
+		if err != nil {
+			return err
+		}
+		replace(n, value)
+		return q.expression(n, s)
+	}
 	if schema == "" || schema == "pg_catalog" || schema == "main" || schema == "information_schema" {
 		q.qualify(args)
 		if value := q.env.Expand(schema, name, args); value != nil {
@@ -181,6 +189,12 @@ func (q *Query) function(n Node, s *scope) error {
 		return nil
 	}
 	if schema == "" || schema == "pg_catalog" || schema == "main" {
+		if value, err := q.jsonOperator(n, name, args); err != nil {
+			return err
+		} else if value != nil {
+			replace(n, value)
+			return q.expression(n, s)
+		}
 		if err := q.translate(n); err != nil || text(n, "class") != "FUNCTION" && text(n, "class") != "WINDOW" {
 			return err
 		}

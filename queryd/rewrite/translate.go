@@ -22,6 +22,8 @@ func (q *Query) translate(n Node) error {
 				}
 			}
 		}
+	case likeEscapes[name] != "" && len(args) == 2:
+		escapePattern(n, name, args)
 	case name == "~*" && len(args) == 2:
 		matchIgnoringCase(n, args)
 	case name == "!~*" && len(args) == 2:

@@ -46,6 +46,10 @@ func Fold(s Statement) *Folded {
 		switch {
 		case s.keyword(i) == "operator" && s.token(i+1) == "(":
 			i = f.operator(&s, i)
+		case s.isOperatorPart(i):
+			i = f.jsonOperator(&s, i)
+			continue
+		case f.anyPattern(&s, i):
 		case t.Kind == Word && reservedHere[s.keyword(i)] && s.token(i+1) != "(" && (s.isNamePlace(i) || s.isAliasAt(i)) && !(s.keyword(i) == "lambda" && s.isName(i+1)):
 			f.replace(t, t, `"`+lower(s.token(i))+`"`)
 		case typeWords[s.keyword(i)] != "" && s.token(i+1) != "(" && s.isTypePlace(i):
