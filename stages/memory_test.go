@@ -93,6 +93,9 @@ func TestOneTransactionOverManyTablesPassesASmallBudget(t *testing.T) {
 			if n := p.Status().Rows.Inserted; n != tables*rounds {
 				t.Errorf("%d rows came, wanted %d", n, tables*rounds)
 			}
+			if got := p.Status().Streamed; (got.Transactions == 1) != (name == "before its commit") || (got.Spilled > 0) != (got.Transactions > 0) || got.Open != 0 {
+				t.Errorf("of large transactions it tells %+v", got)
+			}
 			if after := walsender(); after != before {
 				t.Errorf("the stream was broken meanwhile: walsender %s was %s", after, before)
 			}

@@ -27,15 +27,17 @@ type Status struct {
 	Known      time.Time `json:"known"`
 
 	// MemoryUsed and MemoryLimit are of the admission budget, in bytes.
-	MemoryUsed  int64          `json:"memory_used"`
-	MemoryLimit int64          `json:"memory_limit"`
-	Rows        RowCounts      `json:"rows"`
-	Commits     int64          `json:"commits"`
-	Files       int64          `json:"files"`
-	Bytes       int64          `json:"bytes"`
-	Queues      []QueueStatus  `json:"queues"`
-	Tables      []TableStatus  `json:"tables"`
-	LastCommit  CommitDuration `json:"last_commit"`
+	MemoryUsed  int64     `json:"memory_used"`
+	MemoryLimit int64     `json:"memory_limit"`
+	Rows        RowCounts `json:"rows"`
+	// Streamed is about transactions that came before their commit.
+	Streamed   StreamedCounts `json:"streamed"`
+	Commits    int64          `json:"commits"`
+	Files      int64          `json:"files"`
+	Bytes      int64          `json:"bytes"`
+	Queues     []QueueStatus  `json:"queues"`
+	Tables     []TableStatus  `json:"tables"`
+	LastCommit CommitDuration `json:"last_commit"`
 }
 
 // RowCounts count row changes since the start.
@@ -44,6 +46,15 @@ type RowCounts struct {
 	Updated  int64 `json:"updated"`
 	Deleted  int64 `json:"deleted"`
 	Copied   int64 `json:"copied"`
+}
+
+// StreamedCounts are about the transactions that the source sent before their commit, since they are large: Transactions
+// have been committed or dropped since the start, Open are kept until they are, and Spilled bytes went to the local disk for
+// them.
+type StreamedCounts struct {
+	Transactions int64 `json:"transactions"`
+	Open         int64 `json:"open"`
+	Spilled      int64 `json:"spilled"`
 }
 
 // CommitDuration times the phases of the newest checkpoint.

@@ -43,6 +43,8 @@ func (r *run) fill(s *Status) {
 	s.Commits = c.Commits
 	s.LastCommit = CommitDuration{Rows: c.Rows, Waiting: c.WaitTime, Commit: c.SwapTime}
 	s.Received, s.Acknowledged, s.SourceEnd = r.reader.Received(), r.reader.Acknowledged(), r.reader.Received()
+	decoded := r.decoder.Statistics()
+	s.Streamed = StreamedCounts{Transactions: decoded.Streamed, Open: decoded.InProgress, Spilled: decoded.Spilled}
 	s.MemoryUsed = r.budget.Used()
 	s.Files, s.Bytes = r.pool.Files.Load(), r.pool.Bytes.Load()
 	length, limit := r.pool.Queue()

@@ -28,6 +28,9 @@ var (
 	commitTime      = describe("commit_time_seconds", "Source commit time of the newest transaction in the lake.")
 	knownTime       = describe("known_time_seconds", "Source time up to which the lake is known to be complete.")
 	rowsTotal       = describe("rows_total", "Row changes taken since the start.", "operation")
+	streamedTotal   = describe("streamed_transactions_total", "Transactions that came before their commit, since they are large, since the start.")
+	streamedOpen    = describe("streamed_transactions_open", "Transactions that have begun to come and are kept until their commit.")
+	spilledBytes    = describe("streamed_spilled_bytes_total", "Bytes of such transactions that went to the local disk since the start.")
 	commitsTotal    = describe("commits_total", "Checkpoints committed since the start.")
 	filesTotal      = describe("files_total", "Data files written since the start.")
 	bytesTotal      = describe("bytes_total", "Bytes of data files written since the start.")
@@ -48,7 +51,7 @@ var (
 	copyFraction    = describe("table_copy_fraction", "Share of a running copy that is done, 0 to 1.", "table")
 
 	everyMetric = []*prometheus.Desc{buildInfo, pipelineReady, pipelineTrouble, pipelinePhase, positionBytes, lagBytes, lagSeconds,
-		checkpointNo, commitTime, knownTime, rowsTotal, commitsTotal, filesTotal, bytesTotal, storeRequests, storeBytes, memoryBytes, queueLength, queueLimit,
+		checkpointNo, commitTime, knownTime, rowsTotal, streamedTotal, streamedOpen, spilledBytes, commitsTotal, filesTotal, bytesTotal, storeRequests, storeBytes, memoryBytes, queueLength, queueLimit,
 		lastRows, lastSeconds, tableRows, tableFiles, tablePhase, tableSetAside, tableWarnings, copyRows, copyBytes, copyFraction}
 )
 
@@ -85,6 +88,9 @@ func (c *pipelineCollector) Collect(out chan<- prometheus.Metric) {
 	gauge(checkpointNo, float64(s.Checkpoint))
 	when(gauge, commitTime, s.CommitTime)
 	when(gauge, knownTime, s.Known)
+	counter(streamedTotal, float64(s.Streamed.Transactions))
+	gauge(streamedOpen, float64(s.Streamed.Open))
+	counter(spilledBytes, float64(s.Streamed.Spilled))
 	counter(commitsTotal, float64(s.Commits))
 	counter(filesTotal, float64(s.Files))
 	counter(bytesTotal, float64(s.Bytes))

@@ -21,7 +21,7 @@ func sample() stages.Status {
 		Received: 0x16B374D848, Committed: 0x16B374D800, Acknowledged: 0x16B374D700, SourceEnd: 0x16B374E000,
 		Checkpoint: 42, CommitTime: time.Date(2026, 3, 1, 10, 0, 0, 0, time.UTC), Known: time.Date(2026, 3, 1, 10, 0, 1, 0, time.UTC),
 		MemoryUsed: 1 << 20, MemoryLimit: 1 << 28, Rows: stages.RowCounts{Inserted: 1234, Updated: 5, Deleted: 6, Copied: 7},
-		Commits: 41, Files: 80, Bytes: 3 << 20,
+		Streamed: stages.StreamedCounts{Transactions: 4, Open: 2, Spilled: 8192}, Commits: 41, Files: 80, Bytes: 3 << 20,
 		Queues:     []stages.QueueStatus{{Name: "raw", Length: 3, Limit: 64}},
 		LastCommit: stages.CommitDuration{Rows: 10, Waiting: 20 * time.Millisecond, Commit: 30 * time.Millisecond},
 		Tables: []stages.TableStatus{
@@ -72,6 +72,7 @@ func TestMetricsSayWhatTheStatusSays(t *testing.T) {
 		`streambed_rows_total{operation="insert"} 1234`, `streambed_rows_total{operation="copy"} 7`, `streambed_queue_limit{queue="raw"} 64`,
 		`streambed_last_commit_seconds{phase="commit"} 0.03`, `streambed_table_rows_total{operation="insert",table="public.orders"} 1`,
 		`streambed_table_copy_fraction{table="public.\"Log\""} 0.5`, `streambed_table_set_aside{table="public.orders"} 0`, `go_goroutines `,
+		`streambed_streamed_transactions_total 4`, `streambed_streamed_transactions_open 2`, `streambed_streamed_spilled_bytes_total 8192`,
 		`streambed_store_requests_total{operation="put"} 12`, `streambed_store_bytes_total{direction="written"} 4096`,
 	} {
 		if strings.HasPrefix(line, "streambed_position") { // rounded by the text form; compare the name alone
