@@ -18,6 +18,9 @@ create table events(id bigint primary key, at timestamptz, region text, body tex
 alter table events alter body set storage external;
 insert into events select g, '2024-01-30 22:00:00+00'::timestamptz + g * interval '1 minute', case when g % 7 > 0 then 'r ' || g % 3 end,
 	case when g % 10 = 0 then repeat(g::text, 2000) end, g % 100 from generate_series(1, 3000) g;
+create table docs(id int primary key, kind text, n int);
+alter table docs alter kind set storage external;
+insert into docs select g, repeat('k', 3000), 0 from generate_series(1, 300) g;
 create table twins(at date, v text);
 alter table twins replica identity full;
 insert into twins select '2024-02-01'::date + g % 3, 'v' || g % 5 from generate_series(1, 60) g;
@@ -50,6 +53,7 @@ func TestPartitionedAndSortedTablesFollowTheSource(t *testing.T) {
 	p.edit("memory: 256MiB", `memory: 256MiB
 tables:
   - {name: public.events, partition_by: ["day(at)", region], sort_by: [n desc, id]}
+  - {name: public.docs, partition_by: [kind], sort_by: [n]}
   - {name: public.twins, partition_by: [at], sort_by: [v]}`)
 	d := p.start()
 	d.ready()
@@ -70,7 +74,11 @@ tables:
 			insert into twins select '2024-02-01', 'v1' from generate_series(1, 4)`, round))
 	}
 	change(0)
-	p.same(d, "events", "twins")
+	p.source.Exec(t, "update docs set n = id") // a large kind that did not change is not sent: it is not NULL
+	p.same(d, "events", "twins", "docs")
+	if with, without, _ = p.partitions("docs"); with != 0 || without == 0 {
+		t.Errorf("%d files of kinds that are not known have a partition, %d have none", with, without)
+	}
 	change(1)
 	d.kill()
 	change(2)
