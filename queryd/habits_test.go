@@ -64,6 +64,36 @@ func TestPostgresHabitsAreTranslated(t *testing.T) {
 	}
 }
 
+// TestPostgresHabitsTakeParameters asks the same of Postgres and of the lake with parameters, whose types the server tells.
+func TestPostgresHabitsTakeParameters(t *testing.T) {
+	db := postgres.ForTest(t).Database(t)
+	l := newLake(t)
+	l.source(db, "docs", `CREATE TABLE docs(id int PRIMARY KEY, v text, j jsonb);
+		INSERT INTO docs VALUES (1, 'a%', '{"a": {"b": [1, 2]}}'), (2, 'abc', '["a", "b"]'), (3, NULL, NULL)`)
+	source, err := pgx.Connect(t.Context(), db.URL())
+	ok(t, err)
+	defer source.Close(t.Context())
+	lake := l.connect()
+	for _, q := range []struct {
+		condition string
+		value     any
+	}{
+		{"v LIKE $1", `a\%`}, {"v NOT ILIKE $1", `A\%`}, {"v LIKE ANY ($1)", []string{"x", "ab%"}}, {"v ILIKE ANY ($1::text[])", []string{}}, {"v NOT LIKE ALL ($1)", []string{"a\\%", "x"}},
+		{"j #>> $1 = '2'", []string{"a", "b", "1"}}, {"j #> $1 IS NULL", []string{"a"}}, {"j ? $1", "a"}, {"j ?| $1", []string{"b", "c"}}, {"j ?& $1", []string{"a", "b"}},
+		{"j -> $1::text IS NOT NULL", "a"}, {"j -> 'a' ->> $1::text <> 'x'", "b"}, {"j ->> $1::int = 'b'", "1"}, {"j #>> $1 IS NULL", []string(nil)},
+	} {
+		var answers [2]string
+		for i, conn := range []*pgx.Conn{source, lake} {
+			if err := conn.QueryRow(t.Context(), "SELECT coalesce(string_agg(id::text, ',' ORDER BY id), '') FROM docs WHERE "+q.condition, q.value).Scan(&answers[i]); err != nil {
+				t.Errorf("%s with %v: %v", q.condition, q.value, err)
+			}
+		}
+		if answers[0] != answers[1] {
+			t.Errorf("%s with %v gives rows %q, Postgres %q", q.condition, q.value, answers[1], answers[0])
+		}
+	}
+}
+
 // TestOtherHabitsAreRefused lists what is not translated: it fails with Postgres' code for what it is, and never answers
 // something else.
 func TestOtherHabitsAreRefused(t *testing.T) {

@@ -38,6 +38,9 @@ var (
 // jsonPath turns value #> path into a look-up by a JSON pointer, whose tokens are indexes in arrays and keys in objects
 // as in Postgres.
 func (q *Query) jsonPath(n Node, function string, args []Node) (Node, error) {
+	if isNull(args[1]) {
+		return Call(function, args[0], Null(SimpleType("VARCHAR"))), nil
+	}
 	elements, ok := elementsOf(args[1])
 	if !ok {
 		if HasParameters(args[1]) {
@@ -55,8 +58,8 @@ func (q *Query) jsonPath(n Node, function string, args []Node) (Node, error) {
 		if text(e, "class") != "CONSTANT" {
 			return nil, refuse("0A000", n, "the path of #> and #>> must be a constant here, such as '{a,b}'")
 		}
-		if child(e, "value")["is_null"] == true {
-			return Null(SimpleType("VARCHAR")), nil
+		if isNull(e) {
+			return Call(function, args[0], Null(SimpleType("VARCHAR"))), nil
 		}
 		s, ok := child(e, "value")["value"].(string)
 		if !ok {
@@ -68,4 +71,12 @@ func (q *Query) jsonPath(n Node, function string, args []Node) (Node, error) {
 		pointer.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(s))
 	}
 	return Call(function, args[0], Text(pointer.String())), nil
+}
+
+// isNull recognises NULL that is written out, of whatever type.
+func isNull(n Node) bool {
+	for text(n, "class") == "CAST" {
+		n = child(n, "child")
+	}
+	return text(n, "class") == "CONSTANT" && child(n, "value")["is_null"] == true
 }
