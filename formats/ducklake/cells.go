@@ -168,6 +168,8 @@ func textOf(cell any) (string, error) {
 		return cell, nil
 	case []byte:
 		return string(cell), nil
+	case float64:
+		return strconv.FormatFloat(cell, 'g', -1, 64), nil
 	}
 	return "", fmt.Errorf("it is a %T in the catalog", cell)
 }

@@ -1,64 +1,28 @@
 package ducklake_test
 
 import (
-	"bufio"
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/conformance"
 	"github.com/streambed/streambed/formats/ducklake"
+	"github.com/streambed/streambed/test/duckdb"
 )
 
-// duckDBVersion is that of DuckDB and its extensions on PyPI.
-const duckDBVersion = "1.5.5"
-
-// python gives a Python that has DuckDB with its ducklake extension, in a virtual environment of the repository's cache
-// folder that is made when missing.
-var python = sync.OnceValues(func() (string, error) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		return "", err
-	}
-	folder := filepath.Join(root, ".cache", "ducklake-"+duckDBVersion)
-	program := filepath.Join(folder, "bin", "python")
-	if exec.Command(program, "-c", "import duckdb_extension_ducklake, duckdb_extension_sqlite_scanner, duckdb_extension_postgres_scanner").Run() == nil {
-		return program, nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	for _, args := range [][]string{
-		{"python3", "-m", "venv", folder},
-		{program, "-m", "pip", "install", "-q", "duckdb==" + duckDBVersion, "duckdb-extension-ducklake==" + duckDBVersion,
-			"duckdb-extension-sqlite-scanner==" + duckDBVersion, "duckdb-extension-postgres-scanner==" + duckDBVersion},
-	} {
-		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
-			os.RemoveAll(folder)
-			return "", fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
-		}
-	}
-	return program, nil
-})
+// python gives a Python that has DuckDB with its ducklake extension.
+var python = duckdb.Python
 
 // duckDB is a process of DuckDB with its own ducklake reader, attached to a catalog.
 type duckDB struct {
 	testing.TB
-	in  io.WriteCloser
-	out *bufio.Reader
+	process *duckdb.Process
 	// catalog is the same file, for what only the catalog tells.
 	catalog *sql.DB
 }
@@ -66,65 +30,30 @@ type duckDB struct {
 // newDuckDB attaches to the catalog of a lake that has been opened. It skips the test where DuckDB cannot be had.
 func newDuckDB(t testing.TB, cfg ducklake.Config) *duckDB {
 	t.Helper()
-	program, err := python()
-	if err != nil {
+	if _, err := python(); err != nil {
 		t.Skipf("DuckDB's own ducklake reader cannot be had: %v", err)
 	}
-	attach, driver, dsn := "postgres:"+cfg.Catalog, "pgx", cfg.Catalog
+	driver, dsn := "pgx", cfg.Catalog
 	if path, ok := strings.CutPrefix(cfg.Catalog, "sqlite://"); ok {
-		attach, driver, dsn = "sqlite:"+path, "sqlite", "file:"+path+"?_pragma=busy_timeout(5000)"
+		driver, dsn = "sqlite", "file:"+path+"?_pragma=busy_timeout(5000)"
 	}
-	cmd := exec.Command(program, "testdata/reader.py", attach)
-	cmd.Stderr = os.Stderr
-	d := &duckDB{TB: t}
-	if d.in, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
+	process, err := duckdb.Start(cfg.Catalog)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.out = bufio.NewReader(out)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	d := &duckDB{TB: t, process: process}
 	if d.catalog, err = sql.Open(driver, dsn); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		d.catalog.Close()
-		d.in.Close()
-		cmd.Wait()
+		d.process.Close()
 	})
 	return d
 }
 
 // try runs a statement and gives its rows; NULL is nil.
-func (d *duckDB) try(statement string) ([][]*string, error) {
-	d.Helper()
-	line, err := json.Marshal(map[string]string{"sql": statement})
-	if err != nil {
-		d.Fatal(err)
-	}
-	if _, err := d.in.Write(append(line, '\n')); err != nil {
-		d.Fatal(err)
-	}
-	text, err := d.out.ReadBytes('\n')
-	if err != nil {
-		d.Fatalf("DuckDB ended: %v", err)
-	}
-	var answer struct {
-		Rows  [][]*string
-		Error string
-	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		d.Fatal(err)
-	}
-	if answer.Error != "" {
-		return nil, errors.New(answer.Error)
-	}
-	return answer.Rows, nil
-}
+func (d *duckDB) try(statement string) ([][]*string, error) { return d.process.Query(statement) }
 
 func (d *duckDB) query(statement string) [][]*string {
 	d.Helper()

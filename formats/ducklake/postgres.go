@@ -73,10 +73,11 @@ func (postgres) inlineValue(t types.Type, cell any) any {
 	return cell
 }
 
-// inlineCell has the server write what the driver would turn into types of its own.
+// inlineCell has the server write what the driver would turn into types of its own. Floating-point numbers come as they
+// are: how many digits the server would write is a setting of its own.
 func (postgres) inlineCell(t types.Type, column string) string {
 	switch t.Kind {
-	case types.Float, types.Double, types.Decimal, types.UUID, types.Time:
+	case types.Decimal, types.UUID, types.Time:
 		return "CAST(" + column + " AS TEXT)"
 	}
 	return column

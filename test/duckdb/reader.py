@@ -1,6 +1,6 @@
 """Answers SQL statements, one JSON line each, with DuckDB and its own ducklake extension.
 
-Usage: reader.py CATALOG, as ATTACH wants it after "ducklake:". A line is {"sql": "..."}; the answer {"rows": [[text or null]]} or {"error": "..."}.
+Its argument is the catalog, as ATTACH wants it after "ducklake:". A line is {"sql": "..."}; the answer {"rows": [[text or null]]} or {"error": "..."}.
 The lake is attached as "lake", writable and without inlining of rows.
 """
 import glob
