@@ -40,8 +40,11 @@ type cutState struct {
 	entries  []entry
 	segments []sealed
 	deletes  map[string]*roaring.Bitmap
-	files    []formats.DataFile // of the copy
-	truncate bool
+	// keyed are those of deletes that are also deleted by key, by the keys in keySegments.
+	keyed       map[string]*roaring.Bitmap
+	keySegments []*message.Segment
+	files       []formats.DataFile // of the copy
+	truncate    bool
 	// cleared tells that the truncate is in a change of the index already.
 	cleared bool
 
@@ -57,6 +60,7 @@ func (c *cutState) reset() {
 		c.keys = keyindex.NewKeyMap(keepKeys)
 	}
 	c.forgetKeys()
+	c.keyed, c.keySegments = nil, nil
 	c.segments, c.deletes, c.files, c.truncate, c.cleared = nil, nil, nil, false, false
 }
 
@@ -85,14 +89,16 @@ func (c *cutState) key(e int32) []byte {
 	return key
 }
 
-func (c *cutState) deleteAt(path string, row uint32) {
-	bitmap := c.deletes[path]
+func (c *cutState) deleteAt(path string, row uint32) { deleteFrom(&c.deletes, path, row) }
+
+func deleteFrom(deletes *map[string]*roaring.Bitmap, path string, row uint32) {
+	bitmap := (*deletes)[path]
 	if bitmap == nil {
-		if c.deletes == nil {
-			c.deletes = map[string]*roaring.Bitmap{}
+		if *deletes == nil {
+			*deletes = map[string]*roaring.Bitmap{}
 		}
 		bitmap = roaring.New()
-		c.deletes[path] = bitmap
+		(*deletes)[path] = bitmap
 	}
 	bitmap.Add(row)
 }
@@ -172,7 +178,7 @@ func (b *Batcher) fill(ctx context.Context, cut *message.Cut, part *message.Part
 	}
 	change := b.newChange()
 	if b.keyed() || b.fullRow() {
-		if err := b.resolve(ctx, change, part); err != nil {
+		if err := b.resolve(ctx, change); err != nil {
 			return nil, err
 		}
 	}
@@ -184,6 +190,12 @@ func (b *Batcher) fill(ctx context.Context, cut *message.Cut, part *message.Part
 	}
 	if b.schema != nil {
 		c.Schema, b.schema = b.schema, nil
+	}
+	if b.copy == nil && b.byKey() {
+		for _, at := range b.state.Schema.Key {
+			part.KeyFields = append(part.KeyFields, b.state.Schema.Columns[at].Field.ID)
+		}
+		part.Keys, c.Keyed = b.cut.keySegments, b.cut.keyed
 	}
 	c.Truncate, c.Deletes, c.Add = b.cut.truncate, b.cut.deletes, b.cut.files
 	for _, s := range b.cut.segments {
@@ -241,9 +253,9 @@ func (b *Batcher) byKey() bool {
 }
 
 // resolve turns the cut's keys into deleted positions and new index entries, and for a lake that asks for them the keys of
-// rows deleted from earlier files into files of the part. While the table is copied a key may have rows in several files,
+// rows deleted from earlier files into files. While the table is copied a key may have rows in several files,
 // of which one stays: then positions alone tell which go.
-func (b *Batcher) resolve(ctx context.Context, change *keyindex.Change, part *message.Part) error {
+func (b *Batcher) resolve(ctx context.Context, change *keyindex.Change) error {
 	var look []int32
 	for e := range b.cut.entries {
 		if b.cut.entries[e].look {
@@ -260,7 +272,7 @@ func (b *Batcher) resolve(ctx context.Context, change *keyindex.Change, part *me
 	}
 	var keys *keyFiles
 	if b.copy == nil && b.byKey() {
-		keys = b.newKeyFiles(part)
+		keys = b.newKeyFiles()
 	}
 	for e := range b.cut.entries {
 		entry := &b.cut.entries[e]

@@ -3,6 +3,7 @@ package batcher
 import (
 	"context"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/keyindex"
 )
@@ -22,15 +23,15 @@ func (b *Batcher) settleWhenLarge(ctx context.Context, sealed bool) error {
 	if n := len(b.cut.entries); n < limit && !(sealed && n >= limit/2) || n == 0 {
 		return nil
 	}
-	// Rows that are found by content, or are deleted by key, need the whole cut at once; so does a copy.
-	if !b.keyed() || b.copy != nil || b.byKey() {
+	// Rows that are found by content need the whole cut at once; so does a copy.
+	if !b.keyed() || b.copy != nil {
 		return nil
 	}
 	if err := b.seal(ctx); err != nil {
 		return err
 	}
 	change := b.newChange()
-	if err := b.resolve(ctx, change, nil); err != nil {
+	if err := b.resolve(ctx, change); err != nil {
 		return err
 	}
 	b.index.Stage(change)
@@ -67,17 +68,19 @@ func (b *Batcher) commitSettled(then func(context.Context, bool, []formats.Rewri
 
 // followDeletes moves deletes that wait for their cut to where a commit has moved their rows.
 func (b *Batcher) followDeletes(rewrites []formats.Rewrite, moved moves) {
-	for _, r := range rewrites {
-		rows := b.cut.deletes[r.Old]
-		if rows == nil || r.New == "" {
-			continue
-		}
-		delete(b.cut.deletes, r.Old)
-		rows.Iterate(func(row uint32) bool {
-			if to, ok := moved.to(keyindex.Position{File: keyindex.FileID(r.Old), Row: row}); ok {
-				b.cut.deleteAt(r.New, to.Row)
+	for _, deletes := range []*map[string]*roaring.Bitmap{&b.cut.deletes, &b.cut.keyed} {
+		for _, r := range rewrites {
+			rows := (*deletes)[r.Old]
+			if rows == nil || r.New == "" {
+				continue
 			}
-			return true
-		})
+			delete(*deletes, r.Old)
+			rows.Iterate(func(row uint32) bool {
+				if to, ok := moved.to(keyindex.Position{File: keyindex.FileID(r.Old), Row: row}); ok {
+					deleteFrom(deletes, r.New, to.Row)
+				}
+				return true
+			})
+		}
 	}
 }
