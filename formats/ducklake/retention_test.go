@@ -210,3 +210,28 @@ func maintenanceIsFollowed(t *testing.T, config func(testing.TB) ducklake.Config
 		}
 	}
 }
+
+// TestWhatDuckDBExpiredIsExpired: a checkpoint whose snapshot DuckDB has expired is refused, not read without its files.
+func TestWhatDuckDBExpiredIsExpired(t *testing.T) {
+	p := newPair(newEnv(t))
+	for key := int64(10); key < 14; key++ {
+		cp, after := p.step(key)
+		if err := p.send(cp); err != nil {
+			t.Fatal(err)
+		}
+		p.rows = after
+	}
+	view := p.view()
+	d := newDuckDB(t, p.cfg)
+	then, err := p.lake.Reader().At(p.ctx, view, formats.Point{Checkpoint: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.query("SELECT snapshot_id FROM ducklake_expire_snapshots('lake', versions => [" + strconv.FormatInt(d.snapshot(then), 10) + "])")
+	if _, err := p.lake.Reader().At(p.ctx, view, formats.Point{Checkpoint: 3}); !errors.Is(err, formats.ErrExpired) {
+		t.Errorf("a checkpoint that DuckDB expired is read: %v", err)
+	}
+	if _, err := p.lake.Reader().At(p.ctx, view, formats.Point{Checkpoint: 4}); err != nil {
+		t.Errorf("a checkpoint beside it is not read: %v", err)
+	}
+}

@@ -60,6 +60,15 @@ func (r *Reader) readPast(tx *transaction, view *formats.View, where string, unt
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
+	if number != 0 {
+		var there int
+		if err := tx.row(`SELECT count(*) FROM ducklake_snapshot WHERE snapshot_id = $1`, snapshot).Scan(&there); err != nil {
+			return nil, err
+		}
+		if there == 0 { // its files may be gone, too
+			return nil, fmt.Errorf("checkpoint %d is snapshot %d, which another program has expired: %w", number, snapshot, formats.ErrExpired)
+		}
+	}
 	var oldest sql.NullInt64
 	if err := tx.row(`SELECT min(checkpoint) FROM streambed_checkpoints WHERE pipeline = $1`, r.pipeline).Scan(&oldest); err != nil {
 		return nil, err
