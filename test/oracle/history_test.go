@@ -39,6 +39,10 @@ type history struct {
 	// same is, by table, the number of alterations after which lake and source were last found the same.
 	same map[string]int
 	told []string
+	// mode is how the lake stores deletes, or "any"; lasting how long a phase of traffic lasts.
+	mode     string
+	lasting  time.Duration
+	duckLake bool
 }
 
 // rest is what the lake was found to hold at a moment of rest.
@@ -52,17 +56,21 @@ func (h *history) tell(format string, values ...any) {
 }
 
 // modeOfStart is the mode in which a pipeline is started.
-func modeOfStart(random *rand.Rand) string {
-	if *mode == "any" {
-		return []string{"dv", "mor", "cow"}[random.IntN(3)]
+func (h *history) modeOfStart() string {
+	if h.duckLake {
+		return duckLake
 	}
-	return *mode
+	if h.mode == "any" {
+		return []string{"dv", "mor", "cow"}[h.random.IntN(3)]
+	}
+	return h.mode
 }
 
 // randomSettings covers what must make no difference.
-func randomSettings(random *rand.Rand) settings {
+func (h *history) randomSettings() settings {
+	random := h.random
 	pick := func(values ...int64) int64 { return values[random.IntN(len(values))] }
-	return settings{Mode: modeOfStart(random), Memory: pick(64<<20, 64<<20, 256<<20), TargetFileSize: pick(64<<10, 4<<20, 128<<20),
+	return settings{Mode: h.modeOfStart(), Memory: pick(64<<20, 64<<20, 256<<20), TargetFileSize: pick(64<<10, 4<<20, 128<<20),
 		Flush:         stages.FlushOptions{Interval: time.Duration(50+random.IntN(950)) * time.Millisecond, Rows: pick(1, 20, 300, 10000), Bytes: pick(4<<10, 256<<10, 64<<20)},
 		UploadWorkers: int(pick(1, 2, 4)), CopyWorkers: int(pick(1, 2, 4)), InFlight: int(pick(1, 2, 4))}
 }
@@ -72,8 +80,11 @@ func randomSettings(random *rand.Rand) settings {
 const serverGaveUp = "could not map filenode"
 
 // run lives one history. An error is a difference, or a pipeline that does not do as it should.
-func run(t *testing.T, server *postgres.Server, seed uint64) {
-	h := &history{t: t, random: rand.New(rand.NewPCG(seed, 0)), server: server, model: &model{}, same: map[string]int{}}
+func run(t *testing.T, server *postgres.Server, seed uint64, mode string, lasting time.Duration) {
+	h := &history{t: t, mode: mode, lasting: lasting, duckLake: onDuckLake(mode, seed), random: rand.New(rand.NewPCG(seed, 0)), server: server, model: &model{}, same: map[string]int{}}
+	if h.duckLake {
+		skipWithoutDuckDB(t)
+	}
 	err := h.begin(seed)
 	if err == nil {
 		err = h.live()
@@ -87,7 +98,7 @@ func run(t *testing.T, server *postgres.Server, seed uint64) {
 		// Checkpoints are most of it, and tell the least.
 		log = []byte(strings.Join(slices.DeleteFunc(strings.Split(string(log), "\n"), func(line string) bool { return strings.Contains(line, "\tcheckpoint\t") }), "\n"))
 		t.Fatalf("history %d: %v\n\nrun it again with: go test ./test/oracle -run Histories -histories 1 -seed %d -mode %s -lasting %s\n\n%s\n\nthe end of the pipeline's log:\n%s",
-			seed, err, seed, *mode, *lasting, strings.Join(h.told, "\n"), log[max(0, len(log)-12000):])
+			seed, err, seed, mode, lasting, strings.Join(h.told, "\n"), log[max(0, len(log)-12000):])
 	}
 	transfers, refused := 0, map[string]int{}
 	for _, s := range h.sessions {
@@ -103,8 +114,9 @@ func (h *history) begin(seed uint64) error {
 	ctx := h.t.Context()
 	database := h.server.Database(h.t)
 	h.url = database.URL()
-	h.settings = randomSettings(h.random)
+	h.settings = h.randomSettings()
 	h.settings.URL, h.settings.Slot, h.settings.Folder = h.url, "oracle_"+database.Name, h.t.TempDir()
+	h.place(seed)
 	var err error
 	if h.conn, err = connect(ctx, h.url); err != nil {
 		return err
@@ -115,22 +127,9 @@ func (h *history) begin(seed uint64) error {
 	if err := openJournal(ctx, h.conn); err != nil {
 		return err
 	}
-	config, err := h.settings.lake()
-	if err != nil {
+	if h.lake, err = h.settings.openReader(ctx); err != nil {
 		return err
 	}
-	made, err := iceberg.Open(ctx, config) // makes the catalog, which a reader does not
-	if err != nil {
-		return err
-	}
-	if err := made.Close(); err != nil {
-		return err
-	}
-	reader, err := iceberg.OpenReader(ctx, config)
-	if err != nil {
-		return err
-	}
-	h.lake = &lake{reader, config.Store}
 	h.watcher = &watcher{lake: h.lake, random: rand.New(rand.NewPCG(seed, 1)), seen: map[int64]*seen{}}
 	for i := range 2 + h.random.IntN(3) {
 		h.sessions = append(h.sessions, &session{number: i + 1, url: h.url, random: rand.New(rand.NewPCG(seed, uint64(i)+10)), model: h.model,
@@ -181,12 +180,17 @@ func (h *history) live() error {
 			}
 		}
 	}
+	if h.duckLake {
+		if err := h.maintainedByDuckDB(); err != nil {
+			return err
+		}
+	}
 	return h.judge()
 }
 
 // phase is a time of traffic, in which things happen to the pipeline and the source.
 func (h *history) phase() error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), *lasting)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), h.lasting)
 	defer cancel()
 	watching, endWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWatching()
@@ -300,7 +304,7 @@ func (h *history) start() (err error) {
 	if h.process != nil {
 		return nil
 	}
-	h.settings.KillAt, h.settings.KillAfter, h.settings.Mode = "", 0, modeOfStart(h.random)
+	h.settings.KillAt, h.settings.KillAfter, h.settings.Mode = "", 0, h.modeOfStart()
 	if h.random.IntN(4) == 0 {
 		points := []string{iceberg.FilesPut, iceberg.MetadataPut, iceberg.SwapSent, iceberg.SwapDone}
 		h.settings.KillAt, h.settings.KillAfter = points[h.random.IntN(len(points))], 1+h.random.Int64N(10)
@@ -311,6 +315,9 @@ func (h *history) start() (err error) {
 }
 
 func (h *history) stop() error {
+	if h.process == nil {
+		return nil
+	}
 	h.tell("pipeline stops")
 	if err := h.warned(); err != nil {
 		return err
@@ -399,11 +406,21 @@ func (h *history) judge() error {
 	if err := h.watcher.judge(j); err != nil {
 		return err
 	}
+	if h.duckLake {
+		if err := h.stop(); err != nil {
+			return err
+		}
+	}
 	view, err := h.lake.reader.Current(ctx)
 	if err != nil {
 		return err
 	}
-	if err := h.compareReaders(ctx, view); err != nil {
+	if h.duckLake {
+		err = h.compareDuckLake(ctx, earlier)
+	} else {
+		err = h.compareReaders(ctx, view)
+	}
+	if err != nil {
 		return err
 	}
 	for _, r := range h.rests {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/parquet"
 	"github.com/streambed/streambed/formats/storage"
@@ -23,9 +24,25 @@ type content struct {
 	count int
 	// without are the ids of fields that are left out.
 	without map[int]bool
+	// equalZeros takes negative zeros for positive ones: DuckDB's Parquet writer, which writes what DuckDB flushes, merges
+	// and rewrites, keeps one of the two for both when it makes a dictionary.
+	equalZeros bool
 }
 
-func newContent() *content { return &content{rows: rowsOf{}, shown: map[string]string{}} }
+func newContent(equalZeros bool) *content {
+	return &content{rows: rowsOf{}, shown: map[string]string{}, equalZeros: equalZeros}
+}
+
+// isZero tells whether a value is a floating-point zero of either sign.
+func isZero(a arrow.Array, row int) bool {
+	switch a := a.(type) {
+	case *array.Float32:
+		return a.IsValid(row) && a.Value(row) == 0
+	case *array.Float64:
+		return a.IsValid(row) && a.Value(row) == 0
+	}
+	return false
+}
 
 // add takes up the row-th row of a record of the fields.
 func (c *content) add(fields []types.Field, rec arrow.RecordBatch, row int) error {
@@ -33,6 +50,10 @@ func (c *content) add(fields []types.Field, rec arrow.RecordBatch, row int) erro
 	var err error
 	for i, f := range fields {
 		if c.without[f.ID] {
+			continue
+		}
+		if c.equalZeros && isZero(rec.Column(i), row) {
+			key = append(key, "zero"...)
 			continue
 		}
 		if key, err = types.AppendKeyValue(key, f.Type, rec.Column(i), row); err != nil {
@@ -88,6 +109,8 @@ func find(view *formats.View, name string) *formats.ViewTable {
 type lake struct {
 	reader formats.Reader
 	store  storage.Store
+	// equalZeros is that of the contents.
+	equalZeros bool
 }
 
 // each calls f with the live rows of a table at a view, in records of the plan's fields.
@@ -148,6 +171,6 @@ func (l *lake) file(ctx context.Context, scan formats.ScanFile, fields []types.F
 
 // content reads a whole table at a view.
 func (l *lake) content(ctx context.Context, view *formats.View, name string) (*content, error) {
-	c := newContent()
+	c := newContent(l.equalZeros)
 	return c, l.each(ctx, view, name, c.add)
 }

@@ -21,7 +21,7 @@ func TestHistories(t *testing.T) {
 		n = *histories
 	}
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { run(t, server, seed) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { run(t, server, seed, *mode, *lasting) })
 	}
 }
 
@@ -36,6 +36,6 @@ func TestHistoriesThatFailed(t *testing.T) {
 		"a column added to a keyless table; a volatile default on a partitioned one; an ALTER between schema and copy": 1,
 		"a keyless table rewritten by USING, with deletes of new values before the catalog was looked at":              3,
 	} {
-		t.Run(name, func(t *testing.T) { run(t, server, seed) })
+		t.Run(name, func(t *testing.T) { run(t, server, seed, *mode, *lasting) })
 	}
 }

@@ -17,29 +17,25 @@ import (
 	"time"
 
 	"github.com/streambed/streambed/formats"
-	"github.com/streambed/streambed/formats/iceberg"
-	"github.com/streambed/streambed/formats/storage"
+	"github.com/streambed/streambed/formats/ducklake"
 	"github.com/streambed/streambed/stages"
 	"go.uber.org/zap"
 )
 
 // settings are what a pipeline's process is told.
 type settings struct {
-	URL, Slot, Folder, Mode string
-	Memory, TargetFileSize  int64
-	Flush                   stages.FlushOptions
-	UploadWorkers           int
-	CopyWorkers             int
-	InFlight                int
+	URL, Slot, Folder, Catalog string
+	// Mode is dv, mor or cow, or that of a DuckLake.
+	Mode                   string
+	Inlining               ducklake.Inlining // of a DuckLake
+	Memory, TargetFileSize int64
+	Flush                  stages.FlushOptions
+	UploadWorkers          int
+	CopyWorkers            int
+	InFlight               int
 	// KillAt names a point of a commit at which the process kills itself, the KillAfter-th time it gets there.
 	KillAt    string `json:",omitempty"`
 	KillAfter int64  `json:",omitempty"`
-}
-
-func (s *settings) lake() (iceberg.Config, error) {
-	store, err := storage.NewLocal("file://" + s.Folder + "/warehouse")
-	return iceberg.Config{Pipeline: "oracle", Store: store, Catalog: "sqlite://" + s.Folder + "/catalog.db", Mode: iceberg.Mode(s.Mode),
-		FollowsRewrites: true}, err
 }
 
 func (s *settings) state() string { return filepath.Join(s.Folder, "state") }
@@ -67,34 +63,32 @@ func child(text string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	config, err := s.lake()
-	if err != nil {
-		return err
-	}
 	logs := zap.NewDevelopmentConfig()
 	logs.Level.SetLevel(zap.InfoLevel)
 	logs.DisableStacktrace = true
-	if config.Log, err = logs.Build(); err != nil {
+	log, err := logs.Build()
+	if err != nil {
 		return err
 	}
+	var fail func(string) error
 	if s.KillAt != "" {
 		var times atomic.Int64
-		config.Failpoint = func(point string) error {
+		fail = func(point string) error {
 			if point == s.KillAt && times.Add(1) == s.KillAfter {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}
 			return nil
 		}
 	}
-	lake, err := iceberg.Open(ctx, config)
+	lake, store, err := s.open(ctx, fail, log)
 	if err != nil {
 		return err
 	}
 	defer lake.Close()
 	p, err := stages.New(stages.Options{Pipeline: "oracle",
 		Source: stages.SourceOptions{URL: s.URL, Slot: s.Slot, Publication: publication, Tables: patterns},
-		Lake:   lake, Store: config.Store, StateDir: s.state(), Memory: s.Memory, Flush: s.Flush, UploadWorkers: s.UploadWorkers,
-		CopyWorkers: s.CopyWorkers, InFlight: s.InFlight, TargetFileSize: s.TargetFileSize, Log: config.Log})
+		Lake:   lake, Store: store, StateDir: s.state(), Memory: s.Memory, Flush: s.Flush, UploadWorkers: s.UploadWorkers,
+		CopyWorkers: s.CopyWorkers, InFlight: s.InFlight, TargetFileSize: s.TargetFileSize, Log: log})
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (h *history) compareReaders(ctx context.Context, view *formats.View) error 
 		if shown == nil {
 			return fmt.Errorf("table %s is not shown any more", name)
 		}
-		is, err := decoded(ctx, duck, "public."+ident(name), &shown.Schema)
+		is, err := decoded(ctx, duck, "public."+ident(name), &shown.Schema, h.duckLake)
 		if err != nil {
 			return fmt.Errorf("the query server does not read table %s: %w", name, err)
 		}
@@ -93,7 +93,7 @@ func (h *history) duck(ctx context.Context) (conn *pgx.Conn, end func(), err err
 // withoutDefaults leaves the columns that came with a default out of a table's content: format 2 cannot tell other readers
 // what rows of before have there.
 func (h *history) withoutDefaults(ctx context.Context, view *formats.View, name string, all *content) (*content, error) {
-	c := newContent()
+	c := newContent(false)
 	c.without = map[int]bool{}
 	for _, column := range find(view, name).Schema.Columns {
 		if column.Default != nil {
@@ -120,7 +120,7 @@ func scanned(ctx context.Context, stock *sqlcatalog.Catalog, name string, schema
 	if held := all.Schema().Fields(); len(held) != len(schema.Columns) {
 		return nil, fmt.Errorf("it has %d columns, not %d", len(held), len(schema.Columns))
 	}
-	c := newContent()
+	c := newContent(false)
 	c.without = without
 	r := array.NewTableReader(all, 0)
 	defer r.Release()

@@ -132,7 +132,7 @@ func (h *history) compare(ctx context.Context, view *formats.View, names []strin
 			return "", err
 		}
 		d := ""
-		was, err := sourceContent(ctx, h.conn, name, &shown.Schema)
+		was, err := sourceContent(ctx, h.conn, name, &shown.Schema, h.duckLake)
 		if errors.Is(err, errColumns) && is.count == 0 && was.count == 0 {
 			d = "" // no row has told the lake of the columns yet
 		} else if err != nil {

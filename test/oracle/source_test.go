@@ -33,7 +33,7 @@ var errColumns = errors.New("the columns differ")
 
 // sourceContent reads a whole table of the source into the lake's types, which its text form is decoded to. It is an error
 // when the lake's columns are not the source's.
-func sourceContent(ctx context.Context, conn *pgx.Conn, name string, schema *formats.Schema) (*content, error) {
+func sourceContent(ctx context.Context, conn *pgx.Conn, name string, schema *formats.Schema, equalZeros bool) (*content, error) {
 	held, err := columnsOf(ctx, conn, name)
 	if err != nil {
 		return nil, err
@@ -48,15 +48,15 @@ func sourceContent(ctx context.Context, conn *pgx.Conn, name string, schema *for
 	slices.Sort(here)
 	slices.Sort(there)
 	if !slices.Equal(here, there) {
-		c := newContent()
+		c := newContent(equalZeros)
 		err := conn.QueryRow(ctx, "SELECT count(*) FROM "+name).Scan(&c.count)
 		return c, errors.Join(err, fmt.Errorf("%w: the source's are %q, the lake's %q", errColumns, here, there))
 	}
-	return decoded(ctx, conn, name, schema)
+	return decoded(ctx, conn, name, schema, equalZeros)
 }
 
 // decoded reads a table, as a server of Postgres' protocol shows it in text, into the lake's types.
-func decoded(ctx context.Context, conn *pgx.Conn, name string, schema *formats.Schema) (*content, error) {
+func decoded(ctx context.Context, conn *pgx.Conn, name string, schema *formats.Schema, equalZeros bool) (*content, error) {
 	var names, list []string
 	for _, c := range schema.Columns {
 		names, list = append(names, c.Name), append(list, ident(c.Name))
@@ -91,7 +91,7 @@ func decoded(ctx context.Context, conn *pgx.Conn, name string, schema *formats.S
 	}
 	rec := builder.Record()
 	defer rec.Release()
-	c := newContent()
+	c := newContent(equalZeros)
 	for row := range int(rec.NumRows()) {
 		if err := c.add(schema.Fields(), rec, row); err != nil {
 			return nil, err
