@@ -2,11 +2,8 @@ package ducklake
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"math/bits"
 	"os"
 	"path"
 	"slices"
@@ -20,16 +17,6 @@ import (
 )
 
 var _ formats.Maintainer = (*Lake)(nil)
-
-// What is worth a rewrite: files of which more than one row in heavyPart is deleted, and smallFiles or more files of about
-// one size that are smaller than a smallPart-th of the target size.
-const (
-	heavyPart  = 5
-	smallPart  = 8
-	smallFiles = 8
-	// rewriteLimit bounds the bytes that are rewritten for a table at a time, so that one table does not hold up the others.
-	rewriteLimit = 1 << 30
-)
 
 // rewriting is a Flush or Compact of some tables.
 type rewriting struct {
@@ -169,62 +156,26 @@ func flushed(sources []source) (out [][]source) {
 	return out
 }
 
-// compacted groups stored files that are small or of which many rows are deleted. Files join others of about their size,
-// so that a row is rewritten a few times only until its file is large; with all, any that can be joined.
-//
-// Only files of one partition are joined.
+// compacted groups stored files that are worth a rewrite, each with others of its partition.
 func (l *Lake) compacted(sources []source, arr *arranger, all bool) (out [][]source) {
 	target := l.cfg.TargetFileSize
 	if arr.sorted() {
 		target = min(target, sortedBytes)
 	}
-	tiers := map[tier][]source{}
-	for _, s := range sources {
-		if s.file.inlined != nil || !all && !s.heavy() && s.file.size >= target/smallPart || all && !s.heavy() && !s.touched() && s.file.size >= target/2 {
-			continue
-		}
-		at := tier{partition: s.partition}
-		if !all {
-			at.size = bits.Len64(uint64(s.left())>>16) / 3
-		}
-		tiers[at] = append(tiers[at], s)
+	stored := slices.DeleteFunc(slices.Clone(sources), func(s source) bool { return s.file.inlined != nil })
+	sizes := make([]formats.FileSize, len(stored))
+	for i, s := range stored {
+		sizes[i] = formats.FileSize{Rows: s.file.rows, Size: s.file.size, Deleted: s.gone(), Partition: s.partition}
 	}
-	total := int64(0)
-	for _, at := range slices.SortedFunc(maps.Keys(tiers), tier.compare) {
-		var now []source
-		size, heavy := int64(0), false
-		finish := func() {
-			if heavy || len(now) >= smallFiles || all && len(now) > 1 {
-				out = append(out, now)
-				total += size
-			}
-			now, size, heavy = nil, 0, false
+	for _, group := range formats.Compactable(sizes, target, all) {
+		var chosen []source
+		for _, i := range group {
+			chosen = append(chosen, stored[i])
 		}
-		for _, s := range tiers[at] {
-			if len(now) > 0 && size+s.left() > target {
-				finish()
-			}
-			if total > rewriteLimit {
-				return out
-			}
-			now, size, heavy = append(now, s), size+s.left(), heavy || s.heavy() || all && s.touched()
-		}
-		finish()
+		out = append(out, chosen)
 	}
 	return out
 }
-
-// tier are files of one partition and about one size.
-type tier struct {
-	partition string
-	size      int
-}
-
-func (t tier) compare(o tier) int {
-	return cmp.Or(cmp.Compare(t.size, o.size), cmp.Compare(t.partition, o.partition))
-}
-
-func (s *source) touched() bool { return s.deleted != nil && !s.deleted.IsEmpty() }
 
 // gone is the number of the file's deleted rows.
 func (s *source) gone() int64 {
@@ -233,11 +184,6 @@ func (s *source) gone() int64 {
 	}
 	return int64(s.deleted.GetCardinality())
 }
-
-func (s *source) heavy() bool { return s.gone()*heavyPart > s.file.rows }
-
-// left is about the size of the rows that are not deleted.
-func (s *source) left() int64 { return s.file.size * (s.file.rows - s.gone()) / max(s.file.rows, 1) }
 
 // rewrite writes what is left of a group's files into one, in the table's schema and order.
 func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema, arr *arranger) (err error) {
@@ -322,35 +268,12 @@ func (l *Lake) copyRows(ctx context.Context, w *rowSink, schema *formats.Schema,
 		if err != nil {
 			return err
 		}
-		err = writeLive(w, batch, row, s.deleted)
+		err = w.writeLive(batch, row, s.deleted)
 		row += batch.NumRows()
 		batch.Release()
 		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// writeLive writes the runs of a batch, whose first row is at the given position, that are not deleted.
-func writeLive(w *rowSink, batch arrow.RecordBatch, first int64, deleted *roaring.Bitmap) error {
-	n := batch.NumRows()
-	for from := int64(0); from < n; {
-		if deleted != nil && deleted.Contains(uint32(first+from)) {
-			from++
-			continue
-		}
-		to := from + 1
-		for to < n && (deleted == nil || !deleted.Contains(uint32(first+to))) {
-			to++
-		}
-		part := batch.NewSlice(from, to)
-		err := w.write(part)
-		part.Release()
-		if err != nil {
-			return err
-		}
-		from = to
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/streambed/streambed/formats"
@@ -53,6 +54,16 @@ func (s *rowSink) write(batch arrow.RecordBatch) error {
 		return s.sort()
 	}
 	return nil
+}
+
+// writeLive writes the rows of a batch, whose first is row first of its file, but for those that are deleted.
+func (s *rowSink) writeLive(batch arrow.RecordBatch, first int64, deleted *roaring.Bitmap) error {
+	live, err := parquet.Live(batch, first, deleted)
+	if err != nil {
+		return err
+	}
+	defer live.Release()
+	return s.write(live)
 }
 
 func (s *rowSink) release() {

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/iceberg-go"
 	"github.com/google/uuid"
 	"github.com/streambed/streambed/formats"
@@ -237,38 +236,19 @@ func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.
 	if file.Rows() != s.rows {
 		return fmt.Errorf("the file has %d rows, its manifest entry tells %d", file.Rows(), s.rows)
 	}
-	row := uint64(0)
+	row := int64(0)
 	for batch, err := range file.Batches(ctx, schema.Fields()) {
 		if err != nil {
 			return err
 		}
-		err = writeLive(w, batch, row, s.deleted)
-		row += uint64(batch.NumRows())
+		err = w.WriteWithout(batch, row, s.deleted)
+		row += batch.NumRows()
 		batch.Release()
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// writeLive writes the rows of a batch, whose first row is at the given position, that are not deleted. They go to the
-// writer at once: many short runs would cost twice as much.
-func writeLive(w *parquet.Writer, batch arrow.RecordBatch, first uint64, deleted *roaring.Bitmap) error {
-	end := first + uint64(batch.NumRows())
-	live, err := parquet.Without(batch, func(yield func(int64) bool) {
-		it := deleted.Iterator()
-		for it.AdvanceIfNeeded(uint32(first)); it.HasNext() && uint64(it.PeekNext()) < end; {
-			if !yield(int64(uint64(it.Next()) - first)) {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	defer live.Release()
-	return w.Write(live)
 }
 
 // scratch is where a file is built: in memory, or on disk when it may be large.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -230,6 +231,34 @@ func Gather(batch arrow.RecordBatch, rows []int) (arrow.RecordBatch, error) {
 		return gathered.parts[0], nil
 	}
 	return gathered.finish(batch.Schema())
+}
+
+// Live gives the rows of a batch, whose first is row first of its file, but for those of the file that are deleted (nil for
+// none). The caller releases the result, which may share memory with the batch.
+func Live(batch arrow.RecordBatch, first int64, deleted *roaring.Bitmap) (arrow.RecordBatch, error) {
+	if deleted == nil {
+		batch.Retain()
+		return batch, nil
+	}
+	end := first + batch.NumRows()
+	return Without(batch, func(yield func(int64) bool) {
+		it := deleted.Iterator()
+		for it.AdvanceIfNeeded(uint32(first)); it.HasNext() && int64(it.PeekNext()) < end; {
+			if !yield(int64(it.Next()) - first) {
+				return
+			}
+		}
+	})
+}
+
+// WriteWithout writes the rows that Live gives. They go to the writer at once: many short runs would cost twice as much.
+func (w *Writer) WriteWithout(batch arrow.RecordBatch, first int64, deleted *roaring.Bitmap) error {
+	live, err := Live(batch, first, deleted)
+	if err != nil {
+		return err
+	}
+	defer live.Release()
+	return w.Write(live)
 }
 
 func (t *taker) release() {
