@@ -255,7 +255,7 @@ type State struct {
 type LiveFile struct {
 	Path string
 	Rows int64
-	// Sequence is the data sequence number: it grows with each snapshot of the incarnation.
+	// Sequence is that of the snapshot that added the file: it grows with each snapshot of the incarnation.
 	Sequence int64
 	// Deleted are the deleted positions; nil when none. Shared: callers must not change it.
 	Deleted *roaring.Bitmap

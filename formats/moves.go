@@ -63,26 +63,34 @@ func (m *Moves) Note(rewrites []Rewrite, checkpoint int64) {
 // already.
 func (m *Moves) Follow(ch *TableChange) *TableChange {
 	stale := false
-	for path := range ch.Deletes {
-		_, replaced := m.files[path]
-		stale = stale || replaced
+	for _, rows := range []map[string]*roaring.Bitmap{ch.Deletes, ch.Keyed} {
+		for path := range rows {
+			_, replaced := m.files[path]
+			stale = stale || replaced
+		}
 	}
 	if !stale {
 		return ch
 	}
 	change := *ch
-	change.Deletes = map[string]*roaring.Bitmap{}
-	for path, rows := range ch.Deletes {
+	change.Deletes, change.Keyed = m.follow(ch.Deletes), m.follow(ch.Keyed)
+	return &change
+}
+
+// follow gives rows, by file, by the files that hold them now.
+func (m *Moves) follow(rows map[string]*roaring.Bitmap) map[string]*roaring.Bitmap {
+	next := map[string]*roaring.Bitmap{}
+	for path, rows := range rows {
 		path, rows = m.now(path, rows)
 		if path == "" {
 			continue // all of it is gone already
 		}
-		if old := change.Deletes[path]; old != nil {
+		if old := next[path]; old != nil {
 			rows = roaring.Or(old, rows)
 		}
-		change.Deletes[path] = rows
+		next[path] = rows
 	}
-	return &change
+	return next
 }
 
 // now follows rows through the replacements of their file; path is "" when none of them is left.

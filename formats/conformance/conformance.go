@@ -21,6 +21,8 @@ type Setup struct {
 	Store      storage.Store
 	Open       func(t testing.TB) formats.Lake
 	OpenReader func(t testing.TB) formats.Reader
+	// Maintain has random histories compact the lake, a formats.Maintainer, all the time.
+	Maintain bool
 }
 
 // Run proves the contract of formats.Lake and formats.Reader. setup gives an empty lake of its own.

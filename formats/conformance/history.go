@@ -21,6 +21,9 @@ type world struct {
 	// past is what was visible at each checkpoint.
 	past map[int64]map[formats.TableName]snapshotOf
 	key  int64
+	// prepared is a compaction under way, replaced the number of files that those before it replaced.
+	prepared formats.Prepared
+	replaced int
 }
 
 // modelTable is a visible table; fresh is its next incarnation while that is copied.
@@ -44,13 +47,20 @@ func randomHistory(t *testing.T, s *Setup, seed uint64, checkpoints int) {
 		past: map[int64]map[formats.TableName]snapshotOf{}}
 	r := s.OpenReader(t)
 	for range checkpoints {
+		if s.Maintain && w.prepared == nil && w.rnd.IntN(3) == 0 {
+			w.prepare()
+		}
 		w.step()
 		if w.rnd.IntN(10) == 0 {
+			w.prepared = nil
 			w.open()
 		}
 		if w.rnd.IntN(3) == 0 {
 			w.compare(r, w.current(r), w.number)
 		}
+	}
+	if s.Maintain && w.replaced < checkpoints/4 {
+		t.Errorf("compaction replaced %d files", w.replaced)
 	}
 	view := w.current(r)
 	w.compare(r, view, w.number)
@@ -122,6 +132,9 @@ func (w *world) step() {
 		}
 	}
 	w.addKeys(cp)
+	if w.prepared != nil && w.rnd.IntN(2) == 0 { // the checkpoint names rows by where they were before
+		w.maintain()
+	}
 	if err := w.send(cp); err != nil {
 		w.Fatalf("checkpoint %d: %v", cp.Number, err)
 	}
@@ -133,6 +146,43 @@ func (w *world) step() {
 		now[name] = snapshotOf{m.ref.ID, m.rows.render(m.schema)}
 	}
 	w.past[cp.Number] = now
+}
+
+// prepare does a compaction's first half; some checkpoints may pass before the other.
+func (w *world) prepare() {
+	w.Helper()
+	prepared, err := w.lake.(formats.Maintainer).Prepare(w.ctx, formats.Maintenance{Task: formats.Compact, All: true})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.prepared = prepared
+}
+
+// maintain does the other half, and checks that the lake calls dead what whoever follows is told to be.
+func (w *world) maintain() {
+	w.Helper()
+	moves, report, err := w.prepared.Apply(w.ctx)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.prepared = nil
+	w.replaced += report.Before
+	dead := map[string]*roaring.Bitmap{}
+	for _, r := range moves {
+		if _, ok := dead[r.Table.ID]; !ok {
+			files, _, err := w.lake.Files(w.ctx, r.Table, 0)
+			if err != nil {
+				w.Fatal(err)
+			}
+			dead[r.Table.ID] = nil
+			for _, f := range files {
+				dead[f.Path] = f.Deleted
+			}
+		}
+		if is, live := dead[r.New]; r.New != "" && (!live || (is == nil) != (r.Dead == nil) || is != nil && !is.Equals(r.Dead)) {
+			w.Fatalf("compaction tells that %v are dead of %s (live: %v), the lake that %v are", r.Dead, r.New, live, is)
+		}
+	}
 }
 
 type applier func(formats.TableChange, func())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/streambed/streambed/formats"
@@ -32,6 +33,8 @@ type attempt struct {
 	journalPuts []put
 	// switching tells that its tables are brought to their modes, and not changed.
 	switching bool
+	// upkeep tells that it stays at the newest checkpoint, whose number cp has: no row changes.
+	upkeep bool
 }
 
 // row is what an attempt makes of one incarnation.
@@ -54,6 +57,8 @@ type row struct {
 	// removed are live files that moves replaced.
 	removed []string
 	moves   []formats.Rewrite
+	// sequences are the data sequence numbers of added files that do not get the snapshot's, by path.
+	sequences map[string]int64
 
 	// What is to be stored.
 	state     formats.TableState
@@ -153,8 +158,13 @@ func (l *Lake) prepare(ctx context.Context, cp *formats.Checkpoint, switching bo
 		a.mark = &checkpoint{number: cp.Number, position: cp.To, commitTime: cp.CommitTime, recorded: now}
 		a.kept, a.expired = l.cfg.Retention.thin(append(slices.Clone(l.kept), *a.mark), now)
 	}
+	return a, l.encode(a, now)
+}
+
+// encode stages the rows of an attempt that make new metadata, and its journal entry.
+func (l *Lake) encode(a *attempt, now time.Time) error {
 	l.journalAttempt(a)
-	p := &plan{checkpoint: cp, now: now, mark: a.commitMark, replaces: switching, keep: func(since, until int64) bool { return holds(a.kept, since, until) }}
+	p := &plan{checkpoint: a.cp, now: now, mark: a.commitMark, replaces: a.switching || a.upkeep, keep: func(since, until int64) bool { return holds(a.kept, since, until) }}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, id := range sortedKeys(a.rows) {
@@ -173,9 +183,9 @@ func (l *Lake) prepare(ctx context.Context, cp *formats.Checkpoint, switching bo
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return err
 	}
-	return a, l.journalPut(a)
+	return l.journalPut(a)
 }
 
 // content is what the change applies to.

@@ -61,7 +61,8 @@ func setup(t testing.TB, mode iceberg.Mode, change ...func(*iceberg.Config)) *co
 		f(&cfg)
 	}
 	return &conformance.Setup{
-		Store: cfg.Store,
+		Store:    cfg.Store,
+		Maintain: true,
 		Open: func(t testing.TB) formats.Lake {
 			lake, err := iceberg.Open(context.Background(), cfg)
 			if err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/parquet"
+	"github.com/streambed/streambed/formats/types"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
@@ -42,6 +43,8 @@ type source struct {
 	size    int64
 	fresh   bool // it comes with this very change
 	deleted *roaring.Bitmap
+	// firstRowID and sequence are what rows of it have that hold no lineage of their own (table spec, "Row Lineage").
+	firstRowID, sequence int64
 }
 
 // output is a file that replaces others.
@@ -104,12 +107,16 @@ func (l *Lake) replace(ctx context.Context, r *row, sources []source) error {
 		groups[len(groups)-1] = append(groups[len(groups)-1], s)
 		size += s.size
 	}
+	schema, err := r.schemaAfter()
+	if err != nil {
+		return err
+	}
 	outputs := make([]output, len(groups))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, group := range groups {
 		g.Go(func() (err error) {
-			outputs[i], err = l.rewrite(gctx, r, group)
+			outputs[i], err = l.rewrite(gctx, r.state.Table, schema, false, group)
 			return err
 		})
 	}
@@ -184,35 +191,39 @@ func (copyMode) deletes(s *stager, r *row) error {
 	})
 }
 
-// rewrite writes what is left of some files into one, in the schema that the change leaves.
-func (l *Lake) rewrite(ctx context.Context, r *row, sources []source) (o output, err error) {
-	schema, err := r.schemaAfter()
-	if err != nil {
-		return o, err
-	}
+// rewrite writes what is left of some files into one, in the given schema, and with the lineage of each row if that is
+// asked for. Nothing is stored when nothing is left.
+func (l *Lake) rewrite(ctx context.Context, table formats.TableRef, schema *formats.Schema, lineage bool, sources []source) (o output, err error) {
 	size := int64(0)
 	for _, s := range sources {
 		size += s.size
+	}
+	fields := schema.Fields()
+	if lineage {
+		fields = append(fields, lineageFields...)
 	}
 	to, err := newScratch(size)
 	if err != nil {
 		return o, err
 	}
 	defer func() { err = errors.Join(err, to.discard()) }()
-	w, err := parquet.NewWriter(to, schema.Fields(), parquet.Options{})
+	w, err := parquet.NewWriter(to, fields, parquet.Options{})
 	if err != nil {
 		return o, err
 	}
-	uri := fmt.Sprintf("%s/data/%s-%s.parquet", r.state.Table.Location, kindOf(sources[0].path), uuid.NewString())
+	uri := fmt.Sprintf("%s/data/%s-%s.parquet", table.Location, kindOf(sources[0].path), uuid.NewString())
 	for _, s := range sources {
-		o.moves = append(o.moves, formats.Rewrite{Table: r.state.Table, Old: s.path, New: uri, Offset: uint32(w.Rows()), Deleted: s.deleted})
-		if err := l.copyRows(ctx, w, schema, s); err != nil {
+		o.moves = append(o.moves, formats.Rewrite{Table: table, Old: s.path, New: uri, Offset: uint32(w.Rows()), Deleted: s.deleted})
+		if err := l.copyRows(ctx, w, schema, fields, s); err != nil {
 			return o, fmt.Errorf("%s: %w", s.path, err)
 		}
 	}
 	o.file.Path = uri
-	if o.file.Rows, o.file.Size, o.file.Stats, err = w.Close(); err != nil {
+	if o.file.Rows, o.file.Size, o.file.Stats, err = w.Close(); err != nil || o.file.Rows == 0 {
 		return o, err
+	}
+	if lineage {
+		withoutLineage(&o.file.Stats)
 	}
 	return o, to.store(ctx, l, uri)
 }
@@ -227,7 +238,7 @@ func (r *row) schemaAfter() (*formats.Schema, error) {
 }
 
 // copyRows appends the rows of a file that are not deleted.
-func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.Schema, s source) error {
+func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.Schema, fields []types.Field, s source) error {
 	file, done, err := openWithDefaults(ctx, l.cfg.Store, schema, s.path)
 	if err != nil {
 		return err
@@ -237,12 +248,16 @@ func (l *Lake) copyRows(ctx context.Context, w *parquet.Writer, schema *formats.
 		return fmt.Errorf("the file has %d rows, its manifest entry tells %d", file.Rows(), s.rows)
 	}
 	row := int64(0)
-	for batch, err := range file.Batches(ctx, schema.Fields()) {
+	for batch, err := range file.Batches(ctx, fields) {
 		if err != nil {
 			return err
 		}
+		n := batch.NumRows()
+		if len(fields) > len(schema.Columns) {
+			batch = withLineage(batch, len(schema.Columns), s.firstRowID+row, s.sequence)
+		}
 		err = w.WriteWithout(batch, row, s.deleted)
-		row += batch.NumRows()
+		row += n
 		batch.Release()
 		if err != nil {
 			return err

@@ -139,7 +139,8 @@ func (l *Lake) newEntry(a *attempt, identity formats.Identity, m mark) *journalE
 // say.
 func (l *Lake) journalAttempt(a *attempt) {
 	m := mark{Journal: l.journal.name, Attempt: a.id}
-	significant := l.journal.rebase
+	// Upkeep makes an entry since its mark has the number of the checkpoint before it, whose other tables it is not about.
+	significant := l.journal.rebase || a.upkeep
 	for _, r := range a.rows {
 		if r.encodes && !r.hidden() {
 			m.Tables++

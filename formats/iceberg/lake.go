@@ -55,6 +55,8 @@ type incarnation struct {
 	head   head
 	// warned is when the last warning about slow rewrites was; only Commit uses it.
 	warned time.Time
+	// looked is the sequence number at which compaction last read the equality deletes; only Prepare uses it.
+	looked int64
 	// stuck is why the table is not in its mode; only Claim and Commit use it.
 	stuck error
 	// moved are the files that commits of this claim replaced; only Commit uses it.
@@ -277,15 +279,18 @@ func (l *Lake) Files(ctx context.Context, ref formats.TableRef, since int64) ([]
 		return nil, 0, err
 	}
 	l.mu.Lock()
-	files := make([]formats.LiveFile, 0, len(c.files))
+	files, reached := make([]formats.LiveFile, 0, len(c.files)), since
 	for _, path := range sortedKeys(c.files) {
 		if e := c.files[path]; e.file.ContentType() == dataContent {
-			files = append(files, formats.LiveFile{Path: path, Rows: e.file.Count(), Sequence: e.sequence, Deleted: c.removed[path].bits})
+			files = append(files, formats.LiveFile{Path: path, Rows: e.file.Count(), Sequence: e.fileSequence, Deleted: c.removed[path].bits})
+			if e.fileSequence > since { // new since then, though it may hold rows from before
+				reached = min(reached, e.sequence)
+			}
 		}
 	}
 	sequence := c.meta.LastSequenceNumber()
 	l.mu.Unlock()
-	byKey, err := l.deletedByKey(ctx, c, since)
+	byKey, err := l.deletedByKey(ctx, c, reached)
 	if err != nil {
 		return nil, 0, fmt.Errorf("table %s: %w", formatName(ref.Name), err)
 	}
@@ -314,12 +319,7 @@ func (l *Lake) deletedByKey(ctx context.Context, c *content, since int64) (map[s
 		l.mu.Unlock()
 		return nil, nil
 	}
-	var targets []target
-	for _, path := range sortedKeys(c.files) {
-		if e := c.files[path]; e.file.ContentType() == dataContent {
-			targets = append(targets, target{path, e.sequence, e.file.LowerBoundValues(), e.file.UpperBoundValues()})
-		}
-	}
+	targets := c.targets()
 	text := c.schema
 	l.mu.Unlock()
 	schema, err := decodeSchema(text)

@@ -133,8 +133,12 @@ func (s *stager) write(schema *iceberg.Schema, g group, add, live, dead []*entry
 		}
 	}
 	for _, e := range add {
-		// Without sequence numbers: readers inherit them from the manifest list.
-		if err := w.Add(iceberg.NewManifestEntry(iceberg.EntryStatusADDED, &s.id, nil, nil, e.file)); err != nil {
+		// Without the snapshot's sequence number: readers inherit it from the manifest list.
+		var sequence *int64
+		if e.sequence != s.sequence {
+			sequence = &e.sequence
+		}
+		if err := w.Add(iceberg.NewManifestEntry(iceberg.EntryStatusADDED, &s.id, sequence, nil, e.file)); err != nil {
 			return err
 		}
 		if lineage { // what readers inherit, needed once the entry becomes EXISTING

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -73,6 +74,9 @@ func (mergeMode) deletes(s *stager, r *row) error {
 		s.addRemoval(file, data.FilePath(), union)
 		return nil
 	})
+	if err == nil && len(r.removed) > 0 {
+		s.dropKeys()
+	}
 	if err != nil || !byKey {
 		return err
 	}
@@ -82,6 +86,29 @@ func (mergeMode) deletes(s *stager, r *row) error {
 		}
 	}
 	return nil
+}
+
+// dropKeys removes the equality delete files that reach no data file any more: all are of their sequence number or newer.
+func (s *stager) dropKeys() {
+	if s.content.totals.eqFiles == 0 {
+		return
+	}
+	oldest := int64(math.MaxInt64)
+	for _, e := range s.files {
+		if e.file.ContentType() == dataContent && !s.gone[e] {
+			oldest = min(oldest, e.sequence)
+		}
+	}
+	for _, e := range s.out.added {
+		if e.file.ContentType() == dataContent {
+			oldest = min(oldest, e.sequence)
+		}
+	}
+	for _, d := range s.keyDeletes(0) {
+		if e := s.files[d.file.FilePath()]; e.sequence <= oldest && !s.gone[e] {
+			s.remove(e)
+		}
+	}
 }
 
 // splitKeyed takes out of the change's deletes what its keys delete: rows of files that are not its own. byKey is false

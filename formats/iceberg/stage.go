@@ -205,7 +205,10 @@ func (s *stager) positional(r *row, write func(data iceberg.DataFile, union *roa
 	}
 	for i := range ch.Add {
 		if file := fresh[ch.Add[i].Path]; file != nil {
-			s.addData(file)
+			e := s.add(file, iceberg.ManifestContentData)
+			if sequence, ok := r.sequences[file.FilePath()]; ok {
+				e.sequence = sequence
+			}
 		}
 	}
 	return nil
@@ -304,9 +307,6 @@ func (s *stager) add(file iceberg.DataFile, content iceberg.ManifestContent) *en
 	s.out.added = append(s.out.added, e)
 	return e
 }
-
-// addData adds a new data file.
-func (s *stager) addData(file iceberg.DataFile) { s.add(file, iceberg.ManifestContentData) }
 
 // dataFile describes an uploaded file to Iceberg.
 func (s *stager) dataFile(f *formats.DataFile) (iceberg.DataFile, error) {

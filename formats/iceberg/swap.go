@@ -187,10 +187,14 @@ func (l *Lake) adopt(a *attempt) {
 // statements are the whole of a swap; any error undoes all of it.
 func (l *Lake) statements(ctx context.Context, tx *sql.Tx, a *attempt) error {
 	// Promise 8: only the newest claim commits, and only from the position it knows.
+	before := a.cp.Number - 1
+	if a.upkeep {
+		before = a.cp.Number
+	}
 	n, err := affected(tx.ExecContext(ctx, `UPDATE streambed_state SET position = $1, checkpoint = $2, commit_time = $3, known = $4, attempt = $5
 		WHERE pipeline = $6 AND epoch = $7 AND position = $8 AND checkpoint = $9`,
 		int64(a.cp.To), a.cp.Number, micros(a.cp.CommitTime), micros(a.cp.Known), a.id,
-		l.cfg.Pipeline, a.epoch, int64(a.cp.From), a.cp.Number-1))
+		l.cfg.Pipeline, a.epoch, int64(a.cp.From), before))
 	if err != nil {
 		return err
 	}

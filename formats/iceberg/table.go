@@ -1,6 +1,7 @@
 package iceberg
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -74,6 +75,33 @@ func (c *content) keyDeletes(since int64) (out []keyDelete) {
 		}
 	}
 	return out
+}
+
+// targets lists the live data files, by path.
+func (c *content) targets() (out []target) {
+	for _, path := range sortedKeys(c.files) {
+		if e := c.files[path]; e.file.ContentType() == dataContent {
+			out = append(out, e.target())
+		}
+	}
+	return out
+}
+
+// oldestFirst lists the live data files, so that neighbours were written one after the other.
+func (c *content) oldestFirst() (out []*entry) {
+	for _, e := range c.files {
+		if e.file.ContentType() == dataContent {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(a.sequence, b.sequence), cmp.Compare(a.file.FilePath(), b.file.FilePath()))
+	})
+	return out
+}
+
+func (e *entry) target() target {
+	return target{e.file.FilePath(), e.sequence, e.file.LowerBoundValues(), e.file.UpperBoundValues()}
 }
 
 // shares reports whether there are delete files that are about more than one data file.
