@@ -107,8 +107,8 @@ func (s *session) alteration(t *table) string {
 				return fmt.Sprintf("%[1]sRENAME COLUMN %[2]s TO %[4]s; %[1]sRENAME COLUMN %[3]s TO %[2]s; %[1]sRENAME COLUMN %[4]s TO %[3]s", table, name, other, fresh)
 			}
 		}
-	case 14: // nothing that concerns the lake
-		return fmt.Sprintf("COMMENT ON TABLE %[1]s IS 'x'; ALTER TABLE %[1]s ALTER COLUMN %[2]s DROP DEFAULT; ANALYZE %[1]s", t.name, name)
+	case 14: // nothing that concerns the lake; a row of defaults must stay possible
+		return fmt.Sprintf("COMMENT ON TABLE %[1]s IS 'x'; ALTER TABLE %[1]s ALTER COLUMN %[2]s DROP DEFAULT, ALTER COLUMN %[2]s DROP NOT NULL; ANALYZE %[1]s", t.name, name)
 	}
 	return fmt.Sprintf("CREATE INDEX ON %s (%s) WHERE false", t.name, name)
 }
