@@ -3,6 +3,7 @@ package oracle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -91,8 +92,12 @@ func difference(source, lake *content) string {
 	if len(lines) == 0 {
 		return ""
 	}
-	sort.Strings(lines)
-	return fmt.Sprintf("source %d rows, lake %d rows, %d differ:\n  %s", source.count, lake.count, len(lines), strings.Join(lines[:min(8, len(lines))], "\n  "))
+	sort.Strings(lines) // what is missing comes first: some of either are shown
+	shown := lines
+	if len(lines) > 12 {
+		shown = append(slices.Clone(lines[:6]), lines[len(lines)-6:]...)
+	}
+	return fmt.Sprintf("source %d rows, lake %d rows, %d differ:\n  %s", source.count, lake.count, len(lines), strings.Join(shown, "\n  "))
 }
 
 // find gives a view's table; nil when it does not show it.
