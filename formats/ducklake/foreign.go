@@ -103,7 +103,7 @@ func (l *Lake) follow(ctx context.Context) (map[string]bool, error) {
 	for id, h := range heads {
 		inc := l.tables[id]
 		inc.head, inc.files = h, nil
-		l.bodies.clear()
+		l.bodies.Clear()
 		changed[id] = true
 		l.cfg.Log.Warn("a table was changed by another writer and is read again",
 			zap.String("table", formatName(inc.state.Table.Name)), zap.Int64("snapshot", newest))

@@ -38,7 +38,7 @@ func (r *Reader) planInlined(tx *transaction, vt *formats.ViewTable, p pointer, 
 		if _, ok := r.store.(*Store); !ok {
 			return nil, fmt.Errorf("it has inlined rows, which only a lake opened with ducklake.NewStore can show")
 		}
-		r.bodies.put(uri, body, int64(len(body)))
+		r.bodies.Put(uri, body, int64(len(body)))
 		files = append(files, planned{id: -1, file: formats.ScanFile{Path: uri, Rows: rows, Size: int64(len(body)), Stats: stats}})
 	}
 	return files, nil
@@ -64,7 +64,7 @@ func (r *Reader) inlinedBody(ctx context.Context, uri string) (body []byte, err 
 	if at < 0 {
 		return nil, nil
 	}
-	if body, ok := r.bodies.get(uri); ok {
+	if body, ok := r.bodies.Get(uri); ok {
 		return body, nil
 	}
 	incarnation := path.Base(uri[:at])
@@ -94,7 +94,7 @@ func (r *Reader) inlinedBody(ctx context.Context, uri string) (body []byte, err 
 		return nil, fmt.Errorf("inlined rows %s cannot be read: %w", uri, err)
 	}
 	if body != nil {
-		r.bodies.put(uri, body, int64(len(body)))
+		r.bodies.Put(uri, body, int64(len(body)))
 	}
 	return body, nil
 }

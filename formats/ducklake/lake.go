@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/streambed/streambed/formats"
 	"github.com/streambed/streambed/formats/claims"
+	"github.com/streambed/streambed/formats/recent"
 	"github.com/streambed/streambed/formats/storage"
 	"github.com/streambed/streambed/lsn"
 )
@@ -43,7 +44,7 @@ type Lake struct {
 	// told are warnings that have been given.
 	told sync.Map
 	// bodies are inlined files as Parquet.
-	bodies *recent[[]byte]
+	bodies *recent.Cache[[]byte]
 }
 
 var (
@@ -68,7 +69,7 @@ func Open(ctx context.Context, cfg Config) (*Lake, error) {
 		c.close()
 		return nil, fmt.Errorf("cannot make the catalog's tables: %w", err)
 	}
-	l := &Lake{cfg: cfg, catalog: c, tables: map[string]*incarnation{}, bodies: newRecent[[]byte](keptBodies)}
+	l := &Lake{cfg: cfg, catalog: c, tables: map[string]*incarnation{}, bodies: recent.New[[]byte](keptBodies)}
 	if l.store, _ = cfg.Store.(*Store); l.store != nil {
 		l.store.serve(l.inlinedBody)
 	}
@@ -88,7 +89,7 @@ func (l *Lake) base() storage.Store {
 
 // inlinedBody gives a live inlined file; nil for any other.
 func (l *Lake) inlinedBody(ctx context.Context, uri string) ([]byte, error) {
-	if body, ok := l.bodies.get(uri); ok {
+	if body, ok := l.bodies.Get(uri); ok {
 		return body, nil
 	}
 	l.mu.Lock()
@@ -104,7 +105,7 @@ func (l *Lake) inlinedBody(ctx context.Context, uri string) ([]byte, error) {
 	}
 	body, err := l.catalog.inlinedFile(ctx, found)
 	if err == nil {
-		l.bodies.put(uri, body, int64(len(body)))
+		l.bodies.Put(uri, body, int64(len(body)))
 	}
 	return body, err
 }

@@ -30,7 +30,7 @@ func (r *Reader) Plan(ctx context.Context, view *formats.View, name formats.Tabl
 	if err != nil {
 		return nil, err
 	}
-	if plan, ok := r.plans.get(vt.Version); ok {
+	if plan, ok := r.plans.Get(vt.Version); ok {
 		return plan, nil
 	}
 	p, err := parsePointer(vt.Pointer)
@@ -56,7 +56,7 @@ func (r *Reader) Plan(ctx context.Context, view *formats.View, name formats.Tabl
 		plan.Files[i] = f.file
 		weight += 600 + 300*int64(len(f.file.Stats.ValueCounts))
 	}
-	r.plans.put(vt.Version, plan, weight)
+	r.plans.Put(vt.Version, plan, weight)
 	return plan, nil
 }
 
@@ -183,7 +183,7 @@ func (r *Reader) readDeleted(ctx context.Context, files []planned) error {
 		if f.del == "" {
 			continue
 		}
-		if known, ok := r.deletes.get(f.del); ok {
+		if known, ok := r.deletes.Get(f.del); ok {
 			f.file.Deleted = known.bits
 			continue
 		}
@@ -193,7 +193,7 @@ func (r *Reader) readDeleted(ctx context.Context, files []planned) error {
 				return err
 			}
 			f.file.Deleted = bits
-			r.deletes.put(f.del, deleted{bits}, int64(bits.GetSizeInBytes())+200)
+			r.deletes.Put(f.del, deleted{bits}, int64(bits.GetSizeInBytes())+200)
 			return nil
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/streambed/streambed/formats"
+	"github.com/streambed/streambed/formats/recent"
 	"github.com/streambed/streambed/formats/storage"
 	"github.com/streambed/streambed/lsn"
 )
@@ -25,10 +26,10 @@ type Reader struct {
 
 	mu      sync.Mutex
 	last    *formats.View
-	schemas *recent[formats.Schema]
-	plans   *recent[*formats.ScanPlan]
-	deletes *recent[deleted]
-	bodies  *recent[[]byte]
+	schemas *recent.Cache[formats.Schema]
+	plans   *recent.Cache[*formats.ScanPlan]
+	deletes *recent.Cache[deleted]
+	bodies  *recent.Cache[[]byte]
 }
 
 var _ formats.Reader = (*Reader)(nil)
@@ -58,9 +59,9 @@ const (
 )
 
 func newReader(cfg Config, c *catalog, owned bool) *Reader {
-	r := &Reader{pipeline: cfg.Pipeline, store: cfg.Store, catalog: c, owned: owned, schemas: newRecent[formats.Schema](keptSchemas),
-		plans: newRecent[*formats.ScanPlan](keptPlans), deletes: newRecent[deleted](keptDeletes),
-		bodies: newRecent[[]byte](keptInlined)}
+	r := &Reader{pipeline: cfg.Pipeline, store: cfg.Store, catalog: c, owned: owned, schemas: recent.New[formats.Schema](keptSchemas),
+		plans: recent.New[*formats.ScanPlan](keptPlans), deletes: recent.New[deleted](keptDeletes),
+		bodies: recent.New[[]byte](keptInlined)}
 	if store, ok := cfg.Store.(*Store); ok {
 		store.serve(r.inlinedBody)
 	}
@@ -162,12 +163,12 @@ func schemaKey(id string, schema int) string { return id + "/" + strconv.Itoa(sc
 
 func (r *Reader) schema(key, text string) (formats.Schema, error) {
 	key += text // a schema of a copy may be replaced under its number
-	if s, ok := r.schemas.get(key); ok {
+	if s, ok := r.schemas.Get(key); ok {
 		return s, nil
 	}
 	s, err := decodeSchema(text)
 	if err == nil {
-		r.schemas.put(key, s, int64(4*len(text)))
+		r.schemas.Put(key, s, int64(4*len(text)))
 	}
 	return s, err
 }

@@ -120,7 +120,7 @@ func (l *Lake) adopt(a *attempt) {
 		if r.staged != nil {
 			for _, path := range r.staged.kept {
 				if body := l.store.kept(path); body != nil {
-					l.bodies.put(path, body, int64(len(body)))
+					l.bodies.Put(path, body, int64(len(body)))
 				}
 				l.store.settle(path)
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/apache/iceberg-go"
 	"github.com/streambed/streambed/formats"
+	"github.com/streambed/streambed/formats/recent"
 	"github.com/streambed/streambed/formats/storage"
 	"golang.org/x/sync/errgroup"
 )
@@ -40,7 +41,7 @@ type target struct {
 // commit wrote, and the key columns of the data files whose bounds they meet.
 type keyResolver struct {
 	store storage.Store
-	cache *cache[*resolved] // by data file
+	cache *recent.Cache[*resolved] // by data file
 	// turn is held by the one that reads files, so that memory stays bounded and nothing is read twice.
 	turn chan struct{}
 
@@ -59,7 +60,7 @@ type resolved struct {
 var unresolved = &resolved{considered: roaring.New()}
 
 func newKeyResolver(store storage.Store, limit int64) *keyResolver {
-	return &keyResolver{store: store, cache: newCache[*resolved](limit), turn: make(chan struct{}, 1), numbers: map[string]uint32{}}
+	return &keyResolver{store: store, cache: recent.New[*resolved](limit), turn: make(chan struct{}, 1), numbers: map[string]uint32{}}
 }
 
 // resolve gives the rows that the deletes take from the targets, by path; those without any are left out. The bitmaps are
@@ -102,7 +103,7 @@ func (k *keyResolver) number(deletes []keyDelete) *keyPlan {
 	defer k.mu.Unlock()
 	if len(k.numbers)+len(deletes) > numberedKeys {
 		k.numbers = map[string]uint32{}
-		k.cache.clear()
+		k.cache.Clear()
 	}
 	p := &keyPlan{asked: roaring.New(), byNumber: make(map[uint32]*keyDelete, len(deletes))}
 	for i := range deletes {
@@ -122,7 +123,7 @@ func (k *keyResolver) number(deletes []keyDelete) *keyPlan {
 func (k *keyResolver) known(p *keyPlan, targets []target) ([]*resolved, bool) {
 	out, complete := make([]*resolved, len(targets)), true
 	for i := range targets {
-		r, ok := k.cache.get(targets[i].path)
+		r, ok := k.cache.Get(targets[i].path)
 		if !ok {
 			r = unresolved
 		}
@@ -220,7 +221,7 @@ func (k *keyResolver) read(ctx context.Context, schema *formats.Schema, p *keyPl
 			continue
 		}
 		known[i] = known[i].with(p.asked, found[i])
-		k.cache.put(targets[i].path, known[i], known[i].weight())
+		k.cache.Put(targets[i].path, known[i], known[i].weight())
 	}
 	return known, nil
 }

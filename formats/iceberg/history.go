@@ -51,7 +51,7 @@ func (m *metadataFile) schema(id int) (formats.Schema, error) {
 
 // readMetadata reads a metadata file, which never changes.
 func (r *Reader) readMetadata(ctx context.Context, location string) (*metadataFile, error) {
-	if md, ok := r.metadata.get(location); ok {
+	if md, ok := r.metadata.Get(location); ok {
 		return md, nil
 	}
 	body, err := r.store.Get(ctx, location)
@@ -65,7 +65,7 @@ func (r *Reader) readMetadata(ctx context.Context, location string) (*metadataFi
 	if err != nil {
 		return nil, fmt.Errorf("metadata %s: %w", location, err)
 	}
-	r.metadata.put(location, md, int64(len(body)))
+	r.metadata.Put(location, md, int64(len(body)))
 	return md, nil
 }
 

@@ -65,7 +65,7 @@ func (r *Reader) planEntries(ctx context.Context, vt *formats.ViewTable) ([][]pl
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i, m := range list {
-		if known, ok := r.manifests.get(m.file.FilePath()); ok {
+		if known, ok := r.manifests.Get(m.file.FilePath()); ok {
 			entries[i] = known
 			continue
 		}
@@ -79,7 +79,7 @@ func (r *Reader) planEntries(ctx context.Context, vt *formats.ViewTable) ([][]pl
 
 func (r *Reader) manifestList(ctx context.Context, vt *formats.ViewTable) ([]listed, error) {
 	path := ""
-	if h, ok := r.heads.get(vt.Version); ok {
+	if h, ok := r.heads.Get(vt.Version); ok {
 		path = h.List
 	} else {
 		md, err := r.readMetadata(ctx, vt.Pointer)
@@ -92,7 +92,7 @@ func (r *Reader) manifestList(ctx context.Context, vt *formats.ViewTable) ([]lis
 		}
 		path = s.list
 	}
-	if list, ok := r.lists.get(path); ok {
+	if list, ok := r.lists.Get(path); ok {
 		return list, nil
 	}
 	body, err := r.store.Get(ctx, path)
@@ -107,7 +107,7 @@ func (r *Reader) manifestList(ctx context.Context, vt *formats.ViewTable) ([]lis
 	for i, f := range files {
 		list[i] = listed{f}
 	}
-	r.lists.put(path, list, int64(len(body)))
+	r.lists.Put(path, list, int64(len(body)))
 	return list, nil
 }
 
@@ -134,7 +134,7 @@ func (r *Reader) readPlanned(ctx context.Context, mf iceberg.ManifestFile) ([]pl
 			out[i] = planned{deletes: f, sequence: e.SequenceNum()}
 		}
 	}
-	r.manifests.put(mf.FilePath(), out, weight)
+	r.manifests.Put(mf.FilePath(), out, weight)
 	return out, nil
 }
 
@@ -210,7 +210,7 @@ func (r *Reader) addPositions(ctx context.Context, data, positions []planned, bi
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i, p := range positions {
 		path := p.deletes.FilePath()
-		known, ok := r.vectors.get(path)
+		known, ok := r.vectors.Get(path)
 		if ok {
 			read[i] = known
 			continue
@@ -225,7 +225,7 @@ func (r *Reader) addPositions(ctx context.Context, data, positions []planned, bi
 			for _, b := range found {
 				weight += int64(b.GetSizeInBytes()) + 200
 			}
-			r.vectors.put(path, read[i], weight)
+			r.vectors.Put(path, read[i], weight)
 			return nil
 		})
 	}
@@ -251,7 +251,7 @@ func (r *Reader) readVectors(ctx context.Context, vectors []planned) (map[string
 		if _, twice := bits[path]; twice {
 			return nil, fmt.Errorf("data file %s has two deletion vectors", path)
 		}
-		known, ok := r.vectors.get(vectorKey(v.deletes))
+		known, ok := r.vectors.Get(vectorKey(v.deletes))
 		bits[path] = known.bits
 		if !ok {
 			missing[v.deletes.FilePath()] = append(missing[v.deletes.FilePath()], v.deletes)
@@ -304,7 +304,7 @@ func (r *Reader) readPuffin(ctx context.Context, path string, files []iceberg.Da
 			return nil, err
 		}
 		read[*f.ReferencedDataFile()] = b
-		r.vectors.put(vectorKey(f), deleted{bits: b}, int64(b.GetSizeInBytes())+int64(len(path))+200)
+		r.vectors.Put(vectorKey(f), deleted{bits: b}, int64(b.GetSizeInBytes())+int64(len(path))+200)
 	}
 	return read, nil
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/streambed/streambed/formats"
+	"github.com/streambed/streambed/formats/recent"
 	"github.com/streambed/streambed/formats/storage"
 	"github.com/streambed/streambed/lsn"
 )
@@ -32,11 +33,11 @@ type Reader struct {
 	catalog  *catalog
 	owned    bool // the catalog is closed with the reader
 
-	metadata  *cache[*metadataFile]
-	heads     *cache[head] // by version
-	lists     *cache[[]listed]
-	manifests *cache[[]planned]
-	vectors   *cache[deleted]
+	metadata  *recent.Cache[*metadataFile]
+	heads     *recent.Cache[head] // by version
+	lists     *recent.Cache[[]listed]
+	manifests *recent.Cache[[]planned]
+	vectors   *recent.Cache[deleted]
 	keys      *keyResolver
 
 	mu   sync.Mutex
@@ -72,9 +73,9 @@ func (l *Lake) Reader() *Reader { return newReader(l.cfg, l.catalog, false) }
 
 func newReader(cfg Config, c *catalog, owned bool) *Reader {
 	return &Reader{pipeline: cfg.Pipeline, store: cfg.Store, catalog: c, owned: owned,
-		metadata: newCache[*metadataFile](cachedMetadata), heads: newCache[head](10_000),
-		lists: newCache[[]listed](cachedMetadata), manifests: newCache[[]planned](cachedManifests),
-		vectors: newCache[deleted](cachedVectors), keys: newKeyResolver(cfg.Store, cachedKeys), rows: map[string]parsedRow{}}
+		metadata: recent.New[*metadataFile](cachedMetadata), heads: recent.New[head](10_000),
+		lists: recent.New[[]listed](cachedMetadata), manifests: recent.New[[]planned](cachedManifests),
+		vectors: recent.New[deleted](cachedVectors), keys: newKeyResolver(cfg.Store, cachedKeys), rows: map[string]parsedRow{}}
 }
 
 // Close releases the catalog's connections if they are the reader's own.
@@ -195,7 +196,7 @@ func (r *Reader) readRow(rows *sql.Rows, view *formats.View) (pointer string, er
 	}
 	vt.Schema, vt.SetAside, vt.Snapshot = row.schema, row.setAside, h.Snapshot
 	vt.Version = version(id, h.Snapshot, vt.Schema.ID)
-	r.heads.put(vt.Version, h, 1)
+	r.heads.Put(vt.Version, h, 1)
 	view.Tables = append(view.Tables, vt)
 	if current.String != vt.Pointer {
 		return current.String, nil
@@ -260,7 +261,7 @@ func (r *Reader) rewind(vt *formats.ViewTable, md *metadataFile, s *pastState) e
 	}
 	vt.Schema, vt.Snapshot = schema, s.ID
 	vt.Version = version(incarnationOf(vt.Version), s.ID, schema.ID)
-	r.heads.put(vt.Version, head{Snapshot: s.ID, Sequence: s.Sequence, Schema: s.schemaID, List: s.list,
+	r.heads.Put(vt.Version, head{Snapshot: s.ID, Sequence: s.Sequence, Schema: s.schemaID, List: s.list,
 		Checkpoint: s.Checkpoint, Published: md.published}, 1)
 	return nil
 }

@@ -78,7 +78,7 @@ func (r *Reader) findCheckpoint(ctx context.Context, column string, until, limit
 
 // asOf turns a table back to a checkpoint. It is false when the table did not exist then.
 func (r *Reader) asOf(ctx context.Context, vt *formats.ViewTable, number, oldest int64) (bool, error) {
-	h, ok := r.heads.get(vt.Version)
+	h, ok := r.heads.Get(vt.Version)
 	if !ok {
 		md, err := r.readMetadata(ctx, vt.Pointer)
 		if err != nil {
