@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"maps"
 	"math/bits"
+	"path"
 	"slices"
+	"strings"
 )
 
 // What is worth a rewrite: files of which more than one row in heavyPart is deleted, and smallFiles or more files of about
@@ -80,4 +82,14 @@ func Compactable(files []FileSize, target int64, all bool) (groups [][]int) {
 		finish()
 	}
 	return groups
+}
+
+// FileKind is the word that a data file's name begins with, before a dash; "data" where it begins with none. A file that
+// replaces others keeps it: the copy tells its own files by it.
+func FileKind(uri string) string {
+	kind, _, ok := strings.Cut(path.Base(uri), "-")
+	if !ok || kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
+		return "data"
+	}
+	return kind
 }

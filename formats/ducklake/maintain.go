@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -226,7 +225,7 @@ func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema, ar
 	g.order = rows.order
 	partition := g.sources[0].partition
 	g.file = &dataFile{partition: partition,
-		path: g.table.Location + "/" + arr.folderOf(partition) + "/" + kindOf(g.sources[0].file.path) + "-" + uuid.NewString() + ".parquet"}
+		path: g.table.Location + "/" + arr.folderOf(partition) + "/" + formats.FileKind(g.sources[0].file.path) + "-" + uuid.NewString() + ".parquet"}
 	if g.file.rows, g.file.size, g.file.stats, err = w.Close(); err != nil || g.file.rows == 0 {
 		return err
 	}
@@ -237,15 +236,6 @@ func (l *Lake) rewrite(ctx context.Context, g *group, schema *formats.Schema, ar
 		return err
 	}
 	return l.base().PutFile(ctx, g.file.path, disk.Name())
-}
-
-// kindOf is the word that a data file's name begins with: the copy tells its own files by it.
-func kindOf(uri string) string {
-	kind, _, ok := strings.Cut(path.Base(uri), "-")
-	if !ok || kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
-		return "data"
-	}
-	return kind
 }
 
 // copyRows appends the rows of a file that are not deleted.

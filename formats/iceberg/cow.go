@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -91,7 +90,7 @@ func (l *Lake) replace(ctx context.Context, r *row, sources []source) error {
 		return nil
 	}
 	// What is joined keeps the kind that its name begins with: the copy tells its own files by it.
-	slices.SortStableFunc(sources, func(a, b source) int { return strings.Compare(kindOf(a.path), kindOf(b.path)) })
+	slices.SortStableFunc(sources, func(a, b source) int { return strings.Compare(formats.FileKind(a.path), formats.FileKind(b.path)) })
 	gone := map[string]bool{}
 	var groups [][]source
 	size := int64(0)
@@ -101,7 +100,7 @@ func (l *Lake) replace(ctx context.Context, r *row, sources []source) error {
 			r.moves = append(r.moves, formats.Rewrite{Table: r.state.Table, Old: s.path, Deleted: s.deleted})
 			continue
 		}
-		if n := len(groups); n == 0 || size+s.size > l.cfg.TargetFileSize || kindOf(groups[n-1][0].path) != kindOf(s.path) {
+		if n := len(groups); n == 0 || size+s.size > l.cfg.TargetFileSize || formats.FileKind(groups[n-1][0].path) != formats.FileKind(s.path) {
 			groups, size = append(groups, nil), 0
 		}
 		groups[len(groups)-1] = append(groups[len(groups)-1], s)
@@ -142,15 +141,6 @@ func (l *Lake) replace(ctx context.Context, r *row, sources []source) error {
 	}
 	r.change = &change
 	return nil
-}
-
-// kindOf is the word that a data file's name begins with.
-func kindOf(uri string) string {
-	kind, _, ok := strings.Cut(path.Base(uri), "-")
-	if !ok || kind == "" || strings.ContainsFunc(kind, func(r rune) bool { return r < 'a' || r > 'z' }) {
-		return "data"
-	}
-	return kind
 }
 
 // touched lists the files that the change deletes rows of, with all their deleted rows.
@@ -211,7 +201,7 @@ func (l *Lake) rewrite(ctx context.Context, table formats.TableRef, schema *form
 	if err != nil {
 		return o, err
 	}
-	uri := fmt.Sprintf("%s/data/%s-%s.parquet", table.Location, kindOf(sources[0].path), uuid.NewString())
+	uri := fmt.Sprintf("%s/data/%s-%s.parquet", table.Location, formats.FileKind(sources[0].path), uuid.NewString())
 	for _, s := range sources {
 		o.moves = append(o.moves, formats.Rewrite{Table: table, Old: s.path, New: uri, Offset: uint32(w.Rows()), Deleted: s.deleted})
 		if err := l.copyRows(ctx, w, schema, fields, s); err != nil {

@@ -124,29 +124,36 @@ const openFirst, openPoll, openReport = 2 * time.Millisecond, 100 * time.Millise
 // ctx ends. waiting, which may be nil, is told soon after the wait begins and every few seconds who is waited for.
 func WaitForOpenTransactions(ctx context.Context, conn *pgx.Conn, since Snapshot, waiting func([]Holder)) error {
 	begun, reported := time.Now(), time.Time{}
-	poll := time.NewTimer(time.Hour)
-	defer poll.Stop()
-	for wait := openFirst; ; wait = min(2*wait, openPoll) {
+	return poll(ctx, func() (bool, error) {
 		now, err := TakeSnapshot(ctx, conn)
-		if err != nil {
-			return err
-		}
-		if now.Xmin >= since.Xmax {
-			return nil
+		if err != nil || now.Xmin >= since.Xmax {
+			return true, err
 		}
 		if waiting != nil && time.Since(begun) > openPoll && time.Since(reported) >= openReport {
 			holders, err := holders(ctx, conn, since)
 			if err != nil {
-				return err
+				return true, err
 			}
 			waiting(holders)
 			reported = time.Now()
 		}
-		poll.Reset(wait)
+		return false, nil
+	})
+}
+
+// poll calls f, first after short waits and then after openPoll, until it is done or fails, or ctx ends.
+func poll(ctx context.Context, f func() (done bool, err error)) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for wait := openFirst; ; wait = min(2*wait, openPoll) {
+		if done, err := f(); done || err != nil {
+			return err
+		}
+		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-poll.C:
+		case <-timer.C:
 		}
 	}
 }
@@ -180,31 +187,21 @@ func holders(ctx context.Context, conn *pgx.Conn, since Snapshot) ([]Holder, err
 // WaitForCommit blocks until new snapshots see a transaction that the stream has told of, which is usually so when it is
 // called: a commit is decoded from the WAL a moment before other sessions see it, or longer before when it waits for a
 // synchronous standby. It gives up after within, with false.
-func WaitForCommit(ctx context.Context, conn *pgx.Conn, xid uint32, within time.Duration) (bool, error) {
-	poll := time.NewTimer(time.Hour)
-	defer poll.Stop()
-	for begun, wait := time.Now(), openFirst; ; wait = min(2*wait, openPoll) {
+func WaitForCommit(ctx context.Context, conn *pgx.Conn, xid uint32, within time.Duration) (seen bool, err error) {
+	begun := time.Now()
+	err = poll(ctx, func() (bool, error) {
 		var text string
 		if err := conn.QueryRow(ctx, "SELECT pg_current_snapshot()::text").Scan(&text); err != nil {
-			return false, fmt.Errorf("source's snapshot cannot be read: %w", err)
+			return true, fmt.Errorf("source's snapshot cannot be read: %w", err)
 		}
 		visible, err := Visible(text)
 		if err != nil {
-			return false, err
+			return true, err
 		}
-		if visible(xid) {
-			return true, nil
-		}
-		if time.Since(begun) >= within {
-			return false, nil
-		}
-		poll.Reset(wait)
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-poll.C:
-		}
-	}
+		seen = visible(xid)
+		return seen || time.Since(begun) >= within, nil
+	})
+	return seen, err
 }
 
 // Visible reads a pg_snapshot's text form, "xmin:xmax:xip,xip...": a transaction is visible when it had ended
