@@ -2,7 +2,6 @@ package stages
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -42,32 +41,6 @@ func reattached(held *formats.TableState, now *source.Table) bool {
 		other = other || h.Attnum != c.Attnum
 	}
 	return other
-}
-
-// followable tells whether stored rows can follow to the columns that the catalog shows at a transaction; the error says
-// why not, where a column was replaced by another one in a way that leaves open which of the two some rows were of.
-func followable(held *formats.TableState, now *source.Table, xid uint32, sure bool) error {
-	had := func(attnum int16) bool {
-		return slices.ContainsFunc(held.Schema.Columns, func(h formats.Column) bool { return h.Attnum == attnum })
-	}
-	var came, went bool
-	for _, c := range now.Columns {
-		if had(c.Attnum) {
-			continue
-		}
-		came = true
-		if int32(c.Xmin-xid) > 0 {
-			// Altered after the transaction began: perhaps it is not the column that the stream speaks of, but a later one.
-			return errors.New("its columns changed several times")
-		}
-	}
-	for _, h := range held.Schema.Columns {
-		went = went || !slices.ContainsFunc(now.Columns, func(c source.Column) bool { return c.Attnum == h.Attnum })
-	}
-	if came && went && !sure {
-		return errors.New("its columns changed several times")
-	}
-	return nil
 }
 
 // rekeyed tells that rows are found by something else than before.
